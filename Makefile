@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: MIT
+#
+# One Makefile for everything; `make help` lists the targets. Objects of a variant lie under
+# build/<variant>/ and never mix; sources are found by wildcard, so a new file needs no line here.
+# CC AR CFLAGS CPPFLAGS LDFLAGS LDLIBS are the user's: the flags that the code needs stand apart.
+
+VARIANT ?= release
+BUILD   ?= build/$(VARIANT)
+OBJ     := $(BUILD)/obj
+OPENMP  ?= 1
+INSTALL ?= install
+GCOV    ?= gcov
+
+PREFIX       ?= /usr/local
+prefix       ?= $(PREFIX)
+exec_prefix  ?= $(prefix)
+libdir       ?= $(exec_prefix)/lib
+includedir   ?= $(prefix)/include
+mandir       ?= $(prefix)/share/man
+pkgconfigdir ?= $(libdir)/pkgconfig
+
+# The version: base.h alone holds it.
+version_part = $(shell sed -n 's/^.define PKV_VERSION_$(1) *//p' include/pagedkv/base.h)
+major   := $(call version_part,MAJOR)
+version := $(major).$(call version_part,MINOR).$(call version_part,PATCH)
+
+sanitize := -g -O1 -fno-omit-frame-pointer -fno-sanitize-recover=all
+flags_release  := -O2 -g
+flags_debug    := -Og -g3 -DPKV_ASSERTIONS
+flags_scalar   := -O2 -g -DPKV_SCALAR_ONLY
+flags_coverage := -O1 -g --coverage -DPKV_ASSERTIONS
+flags_asan     := $(sanitize) -fsanitize=address,undefined -DPKV_ASSERTIONS
+flags_ubsan    := $(sanitize) -fsanitize=undefined -DPKV_ASSERTIONS
+flags_tsan     := $(sanitize) -fsanitize=thread -DPKV_ASSERTIONS
+variant := $(or $(flags_$(VARIANT)),$(error no VARIANT=$(VARIANT), see make help))
+linking := $(filter -fsanitize=% --coverage,$(variant))
+# Sanitisers bring their own allocator, and gcc's OpenMP runtime is opaque to the thread sanitiser.
+JEMALLOC ?= $(if $(filter asan ubsan tsan,$(VARIANT)),0,1)
+ifeq ($(VARIANT),tsan)
+OPENMP := 0
+endif
+
+# --- flags
+warnings := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes \
+            -Wmissing-prototypes -Wundef -Wvla -Wcast-qual $(if $(filter 1,$(WERROR)),-Werror)
+language := -std=c17 -D_DEFAULT_SOURCE -fPIC -fvisibility=hidden -ffp-contract=off
+includes  = -Iinclude
+# OpenMP's pragmas stand in src/attn alone; without it they are unknown, and that is all right.
+openmp   := $(if $(filter 1,$(OPENMP)),-fopenmp)
+comma    := ,
+compile   = $(CC) $(language) $(warnings) $(includes) $(variant) $(local) $(CPPFLAGS) $(CFLAGS)
+link      = $(CC) $(linking) $(openmp) $(CFLAGS) $(LDFLAGS)
+# The references to jemalloc are weak, so the linker must be told to keep it.
+jemalloc := $(if $(filter 1,$(JEMALLOC)),-Wl$(comma)--no-as-needed -ljemalloc)
+strict   := $(if $(linking),,-Wl$(comma)-z$(comma)defs)
+libs      = $(jemalloc) -lm -lpthread $(LDLIBS)
+
+# --- flags of single files
+machine  := $(if $(filter scalar,$(VARIANT)),,$(shell $(CC) -dumpmachine))
+is_x86   := $(filter x86_64% i386% i486% i586% i686%,$(machine))
+fast     := $(if $(filter release scalar,$(VARIANT)),-O3)
+avx2     := $(if $(is_x86),-mavx2 -mfma -mf16c)
+avx512   := $(if $(is_x86),-mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c)
+$(OBJ)/src/alloc/build_info.o:        local = $(openmp)
+$(OBJ)/src/attn/%.o:                  local = $(openmp) -Wno-unknown-pragmas
+$(OBJ)/src/attn/kernels_%.o:          local = $(fast)
+$(OBJ)/src/attn/kernels_avx2.o:       local = $(fast) $(avx2)
+$(OBJ)/src/attn/kernels_avx512.o:     local = $(fast) $(avx512)
+$(OBJ)/src/attn/kernels_avx512bf16.o: local = $(fast) $(if $(avx512),$(avx512) -mavx512bf16)
+$(OBJ)/src/%.o:   includes = -Iinclude -Isrc
+$(OBJ)/bench/%.o: includes = -Iinclude -Isrc
+$(OBJ)/tests/%.o: includes = -Iinclude -Isrc -Itests
+
+# --- files
+objects   = $(patsubst %.c,$(OBJ)/%.o,$(1))
+sources  := $(filter-out $(if $(is_x86),,src/attn/kernels_avx%),$(wildcard src/*/*.c))
+alone    := tests/vectors.c tests/dlopen.c
+unit_src := $(filter-out $(alone) tests/support/% tests/fuzz/%,$(wildcard tests/*.c tests/*/*.c))
+support  := $(wildcard tests/support/*.c)
+# A program is one file or a folder of them.
+program   = $(basename $(wildcard $(1)/*.c)) $(patsubst %/,%,$(dir $(wildcard $(1)/*/*.c)))
+examples := $(addprefix $(BUILD)/,$(sort $(call program,examples)))
+benches  := $(addprefix $(BUILD)/,$(sort $(call program,bench)))
+folders  := include include/* src/* tests tests/* examples examples/* bench bench/*
+c_files  := $(wildcard $(addsuffix /*.[ch],$(folders)))
+static   := $(BUILD)/libpagedkv.a
+shared   := $(BUILD)/libpagedkv.so.$(version)
+unit     := $(BUILD)/tests/unit
+programs := $(unit) $(examples) $(benches) $(patsubst %.c,$(BUILD)/%,$(wildcard $(alone)))
+vectors  := $(if $(PKV_SHARED),$(PKV_SHARED)/vectors) ../shared/vectors tests/vectors
+FILES    ?= $(firstword $(foreach d,$(vectors),$(if $(wildcard $(d)/*.txt),$(d)/*.txt)))
+
+say = $(if $(filter 1,$(V)),@:,@printf '  %-5s %s\n')
+$(if $(filter 1,$(V)),,$(eval .SILENT:))
+MAKEFLAGS += --no-print-directory
+
+.PHONY: all lib tests check demo vectors bench asan ubsan tsan coverage fuzz install uninstall \
+        format check-format check-symbols check-includes check-headers check-style help clean deps \
+        run-unit FORCE
+all: lib $(examples) ## library and examples (the default)
+lib: $(static) $(shared) $(BUILD)/pagedkv.pc ## libpagedkv.a, libpagedkv.so, pagedkv.pc
+tests: lib $(programs) ## every program of the repository
+
+# --- rules. The stamp makes a change of compiler or flags rebuild.
+stamp = $(compile) $(openmp) $(jemalloc)
+$(OBJ)/flags: FORCE
+	@mkdir -p $(@D) $(addprefix $(BUILD)/,tests examples bench)
+	@echo '$(stamp)' | cmp -s - $@ || echo '$(stamp)' > $@
+$(OBJ)/%.o: %.c $(OBJ)/flags
+	$(say) CC $@
+	@mkdir -p $(@D)
+	$(compile) -MMD -MP -c -o $@ $<
+$(static): $(call objects,$(sources))
+	$(say) AR $@
+	@rm -f $@
+	$(AR) rcs $@ $^
+$(BUILD)/tests/libsupport.a: $(call objects,$(support))
+	@rm -f $@
+	$(AR) rcs $@ $^
+$(shared): $(call objects,$(sources)) src/pagedkv.map
+	$(say) LINK $@
+	$(link) -shared -Wl,-soname,libpagedkv.so.$(major) -Wl,--version-script=src/pagedkv.map \
+	    $(strict) -o $@ $(filter %.o,$^) -lm -lpthread $(LDLIBS)
+	@ln -sf $(@F) $(BUILD)/libpagedkv.so.$(major) && ln -sf $(@F) $(BUILD)/libpagedkv.so
+$(unit): $(call objects,$(unit_src))
+$(BUILD)/tests/vectors: $(OBJ)/tests/vectors.o
+$(unit) $(BUILD)/tests/vectors: $(BUILD)/tests/libsupport.a $(static)
+	$(say) LINK $@
+	$(link) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcunit $(libs)
+$(BUILD)/tests/dlopen: $(OBJ)/tests/dlopen.o
+	$(say) LINK $@
+	$(CC) $(linking) $(CFLAGS) $(LDFLAGS) -o $@ $^ -ldl $(LDLIBS)
+.SECONDEXPANSION:
+$(examples) $(benches): $(BUILD)/%: $$(call objects,$$(wildcard $$*.c $$*/*.c)) $(static)
+	$(say) LINK $@
+	$(link) -o $@ $^ $(libs)
+$(BUILD)/pagedkv.pc: pagedkv.pc.in $(OBJ)/flags FORCE
+	@sed -e 's|@prefix@|$(prefix)|' -e 's|@version@|$(version)|' -e 's|@openmp@|$(openmp)|' \
+	    -e 's|@exec_prefix@|$(patsubst $(prefix)%,$${prefix}%,$(exec_prefix))|' \
+	    -e 's|@libdir@|$(patsubst $(exec_prefix)%,$${exec_prefix}%,$(libdir))|' \
+	    -e 's|@includedir@|$(patsubst $(prefix)%,$${prefix}%,$(includedir))|' $< > $@
+
+# --- running
+check: ## unit tests and vectors on every ISA level, greedy decoding, dlopen
+	@scripts/deps.sh check
+	@$(MAKE) tests
+	@BUILD='$(BUILD)' LIBRARY='$(shared)' VECTORS='$(FILES)' scripts/check.sh
+demo: ## builds and runs examples/story
+	@scripts/deps.sh demo
+	@$(MAKE) $(BUILD)/examples/story
+	@BUILD='$(BUILD)' scripts/demo.sh
+vectors: $(BUILD)/tests/vectors ## the golden vectors; FILES="..." chooses
+	@$(if $(FILES),$< $(FILES),echo 'vectors: no files found' >&2; exit 1)
+bench: $(benches) ## the benchmarks, one after the other
+	@$(if $^,set -e; for b in $^; do $$b; done,echo 'bench: not there yet' >&2; exit 1)
+asan ubsan tsan: ## the unit tests under a sanitiser
+	@$(MAKE) VARIANT=$@ BUILD=build/$@ run-unit
+coverage: ## the unit tests, then line coverage by file
+	@$(MAKE) VARIANT=coverage BUILD=build/coverage run-unit
+	@$(GCOV) -n $$(find build/coverage/obj/src -name '*.gcda') | grep -A1 "^File 'src/.*c'"
+fuzz: ; @echo 'fuzz: not there yet' >&2; exit 1 ## not there yet
+run-unit: $(unit) ; @$(unit)
+
+# --- gates
+check-format: ; @clang-format --dry-run -Werror $(c_files) ## clang-format agrees
+format: ; @clang-format -i $(c_files) ## clang-format decides
+check-symbols: lib ; @scripts/check_symbols.sh $(shared) $(static) ## what the library exports
+check-includes: ; @scripts/check_includes.sh ## who may include whom
+check-headers: ; @scripts/check_headers.sh ## each public header alone, C17 and C++17
+check-style: ; @scripts/check_style.sh ## lengths, licence lines, preprocessor
+deps: ; @scripts/deps.sh ci ## installs whatever is missing for all targets
+compile_commands.json: FORCE ## for editors and clangd
+	@$(MAKE) -nB V=1 tests | scripts/compile_commands.sh > $@
+
+# --- install
+dest_lib := $(DESTDIR)$(libdir)
+manpages := $(wildcard docs/man/*.3)
+install: lib ## to DESTDIR and prefix
+	$(INSTALL) -d $(dest_lib) $(DESTDIR)$(includedir)/pagedkv $(DESTDIR)$(pkgconfigdir)
+	$(INSTALL) -m 644 include/pagedkv.h $(DESTDIR)$(includedir)
+	$(INSTALL) -m 644 include/pagedkv/*.h $(DESTDIR)$(includedir)/pagedkv
+	$(INSTALL) -m 644 $(BUILD)/pagedkv.pc $(DESTDIR)$(pkgconfigdir)
+	$(INSTALL) -m 644 $(static) $(dest_lib)
+	$(INSTALL) -m 755 $(shared) $(dest_lib)
+	ln -sf $(notdir $(shared)) $(dest_lib)/libpagedkv.so.$(major)
+	ln -sf libpagedkv.so.$(major) $(dest_lib)/libpagedkv.so
+	$(if $(manpages),$(INSTALL) -m 644 -D -t $(DESTDIR)$(mandir)/man3 $(manpages))
+uninstall: ## takes away what install put there
+	rm -f $(dest_lib)/libpagedkv.* $(DESTDIR)$(pkgconfigdir)/pagedkv.pc
+	rm -f $(DESTDIR)$(includedir)/pagedkv.h
+	rm -f $(addprefix $(DESTDIR)$(mandir)/man3/,$(notdir $(manpages)))
+	rm -rf $(DESTDIR)$(includedir)/pagedkv
+clean: ; @rm -rf build compile_commands.json ## removes every variant
+help: ## this list
+	@sed -n 's/^\([a-z][a-z_. -]*\):.*## /\1:/p' Makefile | awk -F: '{printf "%-22s %s\n", $$1, $$2}'
+	@echo 'VARIANT=release|debug|scalar|coverage|asan|ubsan|tsan OPENMP=0 JEMALLOC=0 WERROR=1 V=1'
+
+FORCE:
+-include $(shell find $(OBJ) -name '*.d' 2>/dev/null)

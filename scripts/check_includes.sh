@@ -1,0 +1,107 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# check_includes.sh: who may include whom. Prints every line that breaks the table and exits 1.
+#
+#   runtime -> attn, slots, pages, alloc, base      slots, pages -> alloc, base      alloc -> base
+#   attn    -> base, and of alloc block_table.h alone
+#   kernels (kernels_*, vec_*) -> kernels.h, vec_*, the template, intrinsics, a few C headers
+#   one door a package: jemalloc in alloc/mem.c, xxHash in pages/prefix_index.c, OpenMP in
+#   attn/gqa*.c; no .c is included
+set -eu
+
+bad=0
+say() {
+    echo "$1"
+    bad=1
+}
+
+# includes_of FILE: the names between quotes or brackets, one a line
+includes_of() {
+    sed -n 's/^ *# *include *[<"]\([^>"]*\)[>"].*/\1/p' "$1"
+}
+
+# The project header $2, as it may be seen from module $1.
+may_include() {
+    case "$1:$2" in
+    "$1:$1"/*) return 0 ;;
+    *:pagedkv/base.h | *:base/*) return 0 ;;
+    attn:pagedkv/attn.h | attn:alloc/block_table.h) return 0 ;;
+    alloc:pagedkv/alloc.h) return 0 ;;
+    pages:pagedkv/pages.h | pages:pagedkv/alloc.h | pages:alloc/*) return 0 ;;
+    slots:pagedkv/slots.h | slots:pagedkv/alloc.h | slots:alloc/*) return 0 ;;
+    runtime:pagedkv/* | runtime:attn/* | runtime:slots/* | runtime:pages/* | runtime:alloc/*)
+        return 0 ;;
+    esac
+    return 1
+}
+
+is_project_header() {
+    case $1 in
+    pagedkv.h | pagedkv/* | base/* | alloc/* | pages/* | slots/* | attn/* | runtime/* | *.c)
+        return 0 ;;
+    esac
+    return 1
+}
+
+kernel_may_include() {
+    case $1 in
+    attn/kernels.h | attn/kernels_template.h | attn/vec_*.h) return 0 ;;
+    immintrin.h | arm_neon.h | math.h | stddef.h | stdint.h | stdbool.h | string.h) return 0 ;;
+    esac
+    return 1
+}
+
+for file in src/*/*.[ch]; do
+    module=${file#src/}
+    module=${module%%/*}
+    name=${file##*/}
+    for header in $(includes_of "$file"); do
+        case $header in
+        *.c) say "$file: includes $header" ;;
+        esac
+        case $name in
+        kernels_*.[ch] | vec_*.h)
+            kernel_may_include "$header" || say "$file: a kernel may not include $header" ;;
+        *)
+            ! is_project_header "$header" || may_include "$module" "$header" ||
+                say "$file: $module may not include $header" ;;
+        esac
+        case $header in
+        jemalloc*) [ "$file" = src/alloc/mem.c ] || say "$file: jemalloc's door is alloc/mem.c" ;;
+        xxh*) [ "$file" = src/pages/prefix_index.c ] ||
+            say "$file: xxHash's door is pages/prefix_index.c" ;;
+        omp.h)
+            case $file in
+            src/attn/gqa*.c) ;;
+            *) say "$file: OpenMP's door is attn/gqa*.c" ;;
+            esac ;;
+        esac
+    done
+    own=$module/${name%.c}.h
+    case $name in
+    *.c)
+        [ ! -e "src/$own" ] || [ "$(includes_of "$file" | head -n 1)" = "$own" ] ||
+            say "$file: the first include is its own header $own" ;;
+    esac
+done
+
+pragmas=$(grep -ln '# *pragma omp' src/*/*.[ch] | grep -v '^src/attn/gqa[a-z_]*\.c$' || true)
+[ -z "$pragmas" ] || say "#pragma omp outside attn/gqa*.c: $pragmas"
+doors=$(grep -lwE 'mallocx|sdallocx|mallctl' src/*/*.c | grep -v '^src/alloc/mem.c$' || true)
+[ -z "$doors" ] || say "jemalloc outside alloc/mem.c: $doors"
+
+# Public headers: base.h stands on the C library, every other on base.h, runtime.h on three more.
+for file in include/pagedkv/*.h; do
+    for header in $(includes_of "$file"); do
+        case ${file##*/}:$header in
+        base.h:pagedkv/*) say "$file: includes $header" ;;
+        *:std*.h | *:pagedkv/base.h) ;;
+        runtime.h:pagedkv/attn.h | runtime.h:pagedkv/pages.h | runtime.h:pagedkv/alloc.h) ;;
+        runtime.h:pagedkv/slots.h) ;;
+        *) say "$file: includes $header" ;;
+        esac
+    done
+done
+[ $bad = 0 ] && echo "includes: the table holds"
+exit $bad

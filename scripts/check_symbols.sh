@@ -1,0 +1,41 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# check_symbols.sh SHARED STATIC: what the compiled library shows and needs.
+#
+#   - it exports pkv_* alone, exactly what the public headers declare
+#   - it does not need jemalloc, prints nothing, never exits, and reads no environment
+#   - it has no variable that can change, thread-local ones aside
+#   - no object but the kernels of an instruction set holds wide vector instructions
+set -eu
+
+shared=$1
+static=$2
+bad=0
+report() {
+    [ -z "$2" ] || {
+        printf '%s: %s\n' "$1" "$(echo "$2" | tr '\n' ' ')"
+        bad=1
+    }
+}
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+nm -D --defined-only "$shared" | awk '{ print $NF }' | sort >"$work/exported"
+grep -hv '^#define' include/pagedkv/*.h | tr '\n' ' ' | grep -o 'PKV_API [^;(]*(' |
+    sed 's/.*[ *]\(pkv_[a-z0-9_]*\)($/\1/' | sort >"$work/declared"
+report 'exported, in no public header' "$(comm -23 "$work/exported" "$work/declared")"
+report 'declared, not exported' "$(comm -13 "$work/exported" "$work/declared")"
+
+report 'needs jemalloc' "$(readelf -d "$shared" | grep NEEDED | grep jemalloc || true)"
+report 'calls' "$(nm -u "$static" 2>/dev/null | awk '{ print $NF }' | sort -u |
+    grep -xE 'v?f?printf|puts|putchar|fputs|perror|stderr|stdout|_?exit|abort|(secure_)?getenv' ||
+    true)"
+report 'mutable globals' "$(objdump -t "$static" |
+    awk '/ \.(data|bss)[^\t]*\t/ && !/rel\.ro/ && !/\t0+ / { print $NF }')"
+report 'wide vectors outside their kernels' "$(objdump -d "$static" |
+    awk '/file format/ { object = $1; sub(/:$/, "", object) }
+         /%[yz]mm/ && object !~ /^kernels_avx/ { print object }' | sort -u)"
+
+[ $bad = 0 ] && echo "symbols: $(wc -l <"$work/exported") exported, all declared"
+exit $bad

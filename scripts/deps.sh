@@ -1,0 +1,67 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# deps.sh [demo|check|ci]: looks for the packages that a target needs and installs the missing ones
+# with apt-get where it may (root, or sudo without a password). Where it may not, it prints the line
+# to run and exits 1. Names are those of Debian 12.
+set -eu
+
+level=${1:-check}
+case $level in
+demo) want='gcc libc6-dev make libjemalloc-dev' ;;
+check) want='gcc libc6-dev make libjemalloc-dev libcunit1-dev libxxhash-dev' ;;
+ci) want='gcc g++ libc6-dev make libjemalloc-dev libcunit1-dev libxxhash-dev clang clang-format
+          libomp-dev binutils pkg-config' ;;
+*) echo "usage: deps.sh [demo|check|ci]" >&2; exit 2 ;;
+esac
+
+first_word() {
+    echo "$1"
+}
+
+# A header counts as there when the compiler finds it, wherever it was installed from.
+has_header() {
+    echo "#include <$1>" | ${CC:-cc} ${CPPFLAGS:-} -E - >/dev/null 2>&1
+}
+
+has() {
+    case $1 in
+    gcc) command -v "$(first_word ${CC:-cc})" >/dev/null ;;
+    libc6-dev) has_header stdio.h ;;
+    libjemalloc-dev) has_header jemalloc/jemalloc.h ;;
+    libcunit1-dev) has_header CUnit/Basic.h ;;
+    libxxhash-dev) has_header xxhash.h ;;
+    libomp-dev) echo '#include <omp.h>' | clang -fopenmp -E - >/dev/null 2>&1 ;;
+    binutils) command -v nm >/dev/null ;;
+    *) command -v "$1" >/dev/null ;;
+    esac
+}
+
+missing=
+for package in $want; do
+    has "$package" || missing="$missing $package"
+done
+[ -n "$missing" ] || exit 0
+
+line="apt-get install -y --no-install-recommends$missing"
+if [ "$(id -u)" = 0 ]; then
+    as_root=
+elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
+    as_root='sudo -n'
+else
+    as_root=no
+fi
+if [ "$as_root" = no ] || ! command -v apt-get >/dev/null; then
+    echo "missing:$missing. Install them, on Debian by:" >&2
+    echo "    sudo $line" >&2
+    exit 1
+fi
+echo "installing:$missing"
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+if ! { $as_root apt-get update && $as_root env DEBIAN_FRONTEND=noninteractive $line; } \
+    >"$log" 2>&1; then
+    tail -n 20 "$log" >&2
+    echo "could not run: $line" >&2
+    exit 1
+fi
