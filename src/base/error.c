@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+#include "base/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+static PKV_THREAD_LOCAL char last_error[256];
+
+enum pkv_status refuse(enum pkv_status status, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(last_error, sizeof last_error, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+const char *pkv_last_error(void)
+{
+    return last_error;
+}
