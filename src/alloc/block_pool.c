@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Block ids with reference counts. Free ids form a doubly linked queue inside an array of records,
+ * oldest first, so taking and giving back are O(1) and need no memory. The records lie apart from
+ * the payload: a stray write through a key or value cannot break the queue.
+ *
+ * block_pool_drop is the one place that puts an id on the queue, at its change from one to zero.
+ * Lists may name an id several times; they are validated whole by counting each id's entries in its
+ * record's scratch, which every path leaves at zero again. */
+#include "alloc/block_pool.h"
+
+#include "base/error.h"
+
+static void enqueue(pkv_pool *pool, int32_t id)
+{
+    struct block_record *record = &pool->records[id];
+    record->prev = pool->tail;
+    record->next = BLOCK_POOL_NONE;
+    if (pool->tail == BLOCK_POOL_NONE) {
+        pool->head = id;
+    } else {
+        pool->records[pool->tail].next = id;
+    }
+    pool->tail = id;
+    pool->num_free++;
+}
+
+static int32_t dequeue(pkv_pool *pool)
+{
+    const int32_t id = pool->head;
+    struct block_record *record = &pool->records[id];
+    pool->head = record->next;
+    if (pool->head == BLOCK_POOL_NONE) {
+        pool->tail = BLOCK_POOL_NONE;
+    } else {
+        pool->records[pool->head].prev = BLOCK_POOL_NONE;
+    }
+    record->next = BLOCK_POOL_NONE;
+    pool->num_free--;
+    return id;
+}
+
+int32_t block_pool_take(pkv_pool *pool)
+{
+    if (pool->num_free == 0) {
+        return BLOCK_POOL_NONE;
+    }
+    const int32_t id = dequeue(pool);
+    pool->records[id].ref_count = 1;
+    return id;
+}
+
+void block_pool_retain(pkv_pool *pool, int32_t id)
+{
+    pkv_assert(pool->records[id].ref_count > 0 && pool->records[id].ref_count < INT32_MAX);
+    pool->records[id].ref_count++;
+}
+
+bool block_pool_drop(pkv_pool *pool, int32_t id)
+{
+    pkv_assert(pool->records[id].ref_count > 0);
+    pool->records[id].ref_count--;
+    if (pool->records[id].ref_count > 0) {
+        return false;
+    }
+    enqueue(pool, id);
+    return true;
+}
+
+size_t block_pool_bytes(int32_t num_blocks)
+{
+    return hooks_array_bytes(1, sizeof(pkv_pool)) +
+           hooks_array_bytes((size_t)num_blocks, sizeof(struct block_record));
+}
+
+enum pkv_status pkv_pool_create(int32_t num_blocks, const struct pkv_hooks *hooks, pkv_pool **pool)
+{
+    struct pkv_hooks memory;
+    if (pool == NULL) {
+        return refuse(PKV_INVALID_ARGUMENT, "pool is NULL");
+    }
+    if (num_blocks < 1) {
+        return refuse(PKV_INVALID_ARGUMENT, "num_blocks = %d, below 1", num_blocks);
+    }
+    const enum pkv_status status = hooks_copy(hooks, &memory);
+    if (status != PKV_OK) {
+        return status;
+    }
+    pkv_pool *made = hooks_alloc_array(&memory, 1, sizeof *made);
+    if (made == NULL) {
+        return refuse(PKV_NO_MEMORY, "no memory for a pool");
+    }
+    made->hooks = memory;
+    made->num_blocks = num_blocks;
+    made->head = BLOCK_POOL_NONE;
+    made->tail = BLOCK_POOL_NONE;
+    made->records = hooks_alloc_array(&memory, (size_t)num_blocks, sizeof made->records[0]);
+    if (made->records == NULL) {
+        pkv_pool_destroy(made);
+        return refuse(PKV_NO_MEMORY, "no memory for a pool of %d blocks", num_blocks);
+    }
+    for (int32_t id = 0; id < num_blocks; id++) {
+        enqueue(made, id);
+    }
+    *pool = made;
+    return PKV_OK;
+}
+
+void pkv_pool_destroy(pkv_pool *pool)
+{
+    if (pool == NULL) {
+        return;
+    }
+    const struct pkv_hooks memory = pool->hooks;
+    hooks_free_array(&memory, pool->records, (size_t)pool->num_blocks, sizeof pool->records[0]);
+    hooks_free_array(&memory, pool, 1, sizeof *pool);
+}
+
+/* What a list of ids must satisfy before its content is looked at. */
+static enum pkv_status check_list(const pkv_pool *pool, const int32_t *ids, int32_t count)
+{
+    if (pool == NULL) {
+        return refuse(PKV_INVALID_ARGUMENT, "pool is NULL");
+    }
+    if (count < 0) {
+        return refuse(PKV_INVALID_ARGUMENT, "count = %d, below 0", count);
+    }
+    if (ids == NULL && count > 0) {
+        return refuse(PKV_INVALID_ARGUMENT, "ids is NULL");
+    }
+    return PKV_OK;
+}
+
+enum pkv_status pkv_pool_alloc(pkv_pool *pool, int32_t count, int32_t *ids)
+{
+    const enum pkv_status status = check_list(pool, ids, count);
+    if (status != PKV_OK) {
+        return status;
+    }
+    if (count > pool->num_blocks) {
+        return refuse(PKV_NEVER_FITS, "count = %d, but the pool has %d blocks", count,
+                      pool->num_blocks);
+    }
+    if (count > pool->num_free) {
+        return refuse(PKV_NO_BLOCKS, "count = %d, but %d blocks are free", count, pool->num_free);
+    }
+    for (int32_t i = 0; i < count; i++) {
+        ids[i] = block_pool_take(pool);
+    }
+    return PKV_OK;
+}
+
+/* Counts entry i in its record. The scratch moves even on refusal; the caller clears it. */
+static enum pkv_status count_entry(pkv_pool *pool, const int32_t *ids, int32_t i, bool is_release)
+{
+    const int32_t id = ids[i];
+    if (id < 0 || id >= pool->num_blocks) {
+        return refuse(PKV_INVALID_ARGUMENT, "ids[%d] = %d, outside [0, %d)", i, id,
+                      pool->num_blocks);
+    }
+    struct block_record *record = &pool->records[id];
+    record->scratch++;
+    if (record->ref_count == 0) {
+        return refuse(PKV_INVALID_ARGUMENT, "ids[%d] = %d, which is free", i, id);
+    }
+    if (is_release && record->scratch > record->ref_count) {
+        return refuse(PKV_INVALID_ARGUMENT, "ids[%d] = %d, which holds only %d references", i, id,
+                      record->ref_count);
+    }
+    if (!is_release && record->scratch > INT32_MAX - record->ref_count) {
+        return refuse(PKV_INVALID_ARGUMENT, "ids[%d] = %d, which has too many references", i, id);
+    }
+    return PKV_OK;
+}
+
+/* Validates the whole list and leaves every scratch at zero. */
+static enum pkv_status check_entries(pkv_pool *pool, const int32_t *ids, int32_t count,
+                                     bool is_release)
+{
+    enum pkv_status status = check_list(pool, ids, count);
+    int32_t counted = 0;
+    while (status == PKV_OK && counted < count) {
+        status = ids[counted] == -1 ? PKV_OK : count_entry(pool, ids, counted, is_release);
+        counted++;
+    }
+    for (int32_t i = 0; i < counted; i++) {
+        if (ids[i] >= 0 && ids[i] < pool->num_blocks) {
+            pool->records[ids[i]].scratch = 0;
+        }
+    }
+    return status;
+}
+
+enum pkv_status pkv_pool_retain(pkv_pool *pool, const int32_t *ids, int32_t count)
+{
+    const enum pkv_status status = check_entries(pool, ids, count, false);
+    for (int32_t i = 0; status == PKV_OK && i < count; i++) {
+        if (ids[i] != -1) {
+            block_pool_retain(pool, ids[i]);
+        }
+    }
+    return status;
+}
+
+enum pkv_status pkv_pool_release(pkv_pool *pool, const int32_t *ids, int32_t count)
+{
+    const enum pkv_status status = check_entries(pool, ids, count, true);
+    for (int32_t i = 0; status == PKV_OK && i < count; i++) {
+        if (ids[i] != -1) {
+            block_pool_drop(pool, ids[i]);
+        }
+    }
+    return status;
+}
+
+int32_t pkv_pool_num_blocks(const pkv_pool *pool)
+{
+    return pool == NULL ? 0 : pool->num_blocks;
+}
+
+int32_t pkv_pool_num_free(const pkv_pool *pool)
+{
+    return pool == NULL ? 0 : pool->num_free;
+}
+
+int32_t pkv_pool_ref_count(const pkv_pool *pool, int32_t id)
+{
+    if (pool == NULL || id < 0 || id >= pool->num_blocks) {
+        return -1;
+    }
+    return pool->records[id].ref_count;
+}
+
+/* 1, and a line in the log, when an invariant does not hold. */
+static int32_t expect(const pkv_pool *pool, bool holds, const char *what, int32_t id)
+{
+    if (!holds) {
+        hooks_log(&pool->hooks, PKV_LOG_ERROR, "block pool: %s (block %d)", what, id);
+    }
+    return holds ? 0 : 1;
+}
+
+/* Follows the queue. Each record met must point back to the one before, so none is met twice: the
+ * walk ends even when a broken link closes a ring. */
+static int32_t check_queue(const pkv_pool *pool)
+{
+    int32_t before = BLOCK_POOL_NONE;
+    int32_t length = 0;
+    for (int32_t id = pool->head; id != BLOCK_POOL_NONE; id = pool->records[id].next) {
+        if (id < 0 || id >= pool->num_blocks || pool->records[id].prev != before) {
+            return expect(pool, false, "the free queue has a broken link", id);
+        }
+        before = id;
+        length++;
+    }
+    return expect(pool, before == pool->tail, "the free queue ends before its tail", pool->tail) +
+           expect(pool, length == pool->num_free, "the free queue is not as long as its count",
+                  length);
+}
+
+int32_t pkv_pool_check(const pkv_pool *pool)
+{
+    if (pool == NULL) {
+        (void)refuse(PKV_INVALID_ARGUMENT, "pool is NULL");
+        return 1;
+    }
+    int32_t faults = check_queue(pool);
+    int32_t unheld = 0;
+    for (int32_t id = 0; id < pool->num_blocks; id++) {
+        const struct block_record *record = &pool->records[id];
+        const bool is_queued = id == pool->head || record->prev != BLOCK_POOL_NONE;
+        faults += expect(pool, record->ref_count >= 0, "a reference count is negative", id);
+        faults += expect(pool, is_queued == (record->ref_count == 0),
+                         "an id is free and not queued, or held and queued", id);
+        faults += expect(pool, record->scratch == 0, "a scratch count was left behind", id);
+        unheld += record->ref_count == 0;
+    }
+    return faults + expect(pool, unheld == pool->num_free, "free + held is not num_blocks", unheld);
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * mem.h: the one door to jemalloc and to the page provider.
+ *
+ * A struct mem is one cache's memory. Its hooks (mem_hooks) are complete and are handed to every
+ * module that the cache is built of, so that each byte is counted:
+ *
+ *   bytes_used = sum of what was asked for and not yet freed,  0 again when everything built on it
+ * is gone
+ *
+ * jemalloc is referred to weakly: metadata comes from an arena of this cache's own when the process
+ * has mallocx, sdallocx and mallctl, else from libc; the caller's alloc hook goes before both. */
+#ifndef PKV_ALLOC_MEM_H
+#define PKV_ALLOC_MEM_H
+
+#include "base/hooks.h"
+
+#define MEM_PAGE_ALIGNMENT ((size_t)2 << 20)
+
+struct mem {
+    struct pkv_hooks user;   /* what the caller gave, possibly zero */
+    struct pkv_hooks routed; /* context = this struct */
+    unsigned arena;          /* jemalloc's, when has_arena */
+    bool has_arena;
+    _Atomic size_t bytes_used;   /* metadata; atomic: hooks are called from several threads */
+    _Atomic size_t bytes_mapped; /* payload and big tables */
+};
+
+/* Opens *mem, which must not move afterwards. PKV_INVALID_ARGUMENT for half a pair of hooks. */
+enum pkv_status mem_open(struct mem *mem, const struct pkv_hooks *user);
+
+/* Returns the arena. Everything taken through the hooks must have been given back. */
+void mem_close(struct mem *mem);
+
+/* True when this process has jemalloc. */
+bool mem_has_jemalloc(void);
+
+/* Payload through hooks->map_pages, or mmap (2 MiB aligned, huge pages advised, untouched). NULL
+ * when there is none. hooks may be any struct, a mem's routed one among them. */
+void *mem_map(const struct pkv_hooks *hooks, size_t bytes);
+void mem_unmap(const struct pkv_hooks *hooks, void *memory, size_t bytes);
+
+#endif
