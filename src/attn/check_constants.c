@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * check_constants.c: what a layer may fix for its life, checked against its geometry: by a raw call
+ * each time, by a cache once at create. */
+#include <math.h>
+
+#include "attn/gqa.h"
+#include "base/error.h"
+
+#define INVALID(...) refuse(PKV_INVALID_ARGUMENT, __VA_ARGS__)
+
+static bool is_float(enum pkv_dtype dtype)
+{
+    return dtype == PKV_F32 || dtype == PKV_F16 || dtype == PKV_BF16;
+}
+
+static enum pkv_status check_logits(const struct pkv_attn_constants *c, const char *name)
+{
+    if (c->q_scale != NULL && !isfinite(*c->q_scale)) {
+        return INVALID("%sq_scale = %g, not finite", name, (double)*c->q_scale);
+    }
+    if (!isfinite(c->softcap) || c->softcap < 0) {
+        return INVALID("%ssoftcap = %g, negative or not finite", name, (double)c->softcap);
+    }
+    return PKV_OK;
+}
+
+static enum pkv_status check_sink(const struct pkv_attn_constants *c, int32_t num_heads,
+                                  const char *name)
+{
+    if (c->smooth_softmax && c->head_sink != NULL) {
+        return INVALID("%ssmooth_softmax and head_sink exclude each other", name);
+    }
+    if (c->head_sink_count != (c->head_sink != NULL ? num_heads : 0)) {
+        return INVALID("%shead_sink_count = %d, not one for each of %d query heads", name,
+                       c->head_sink_count, num_heads);
+    }
+    for (int32_t h = 0; h < c->head_sink_count; h++) {
+        if (isnan(c->head_sink[h]) || c->head_sink[h] == INFINITY) {
+            return INVALID("%shead_sink[%d] = %g: only finite values and -inf", name, h,
+                           (double)c->head_sink[h]);
+        }
+    }
+    return PKV_OK;
+}
+
+static enum pkv_status check_rope(const struct pkv_attn_constants *c, int32_t k_width,
+                                  const char *name)
+{
+    if ((c->rope_cos == NULL) != (c->rope_sin == NULL)) {
+        return INVALID("%srope_%s is NULL and the other plane is not", name,
+                       c->rope_cos == NULL ? "cos" : "sin");
+    }
+    if ((int)c->rotary_mode < PKV_ROTARY_HALF_SPLIT ||
+        (int)c->rotary_mode > PKV_ROTARY_INTERLEAVED) {
+        return INVALID("%srotary_mode = %d is none", name, (int)c->rotary_mode);
+    }
+    if (c->rope_cos == NULL) {
+        if (c->rotary_mode != PKV_ROTARY_HALF_SPLIT || c->rotary_offset != 0) {
+            return INVALID("%srotary_mode or rotary_offset is set without rope_cos and rope_sin",
+                           name);
+        }
+        return PKV_OK;
+    }
+    if (!is_float(c->rope_dtype)) {
+        return INVALID("%srope_dtype = %d, not a float type", name, (int)c->rope_dtype);
+    }
+    if (c->rope_width < 1 || c->rotary_offset < 0 ||
+        (int64_t)c->rotary_offset + 2 * (int64_t)c->rope_width > k_width) {
+        return INVALID("%srope_width = %d pairs from rotary_offset = %d on pass the %d channels",
+                       name, c->rope_width, c->rotary_offset, k_width);
+    }
+    if (c->rope_positions < 1) {
+        return INVALID("%srope_positions = %lld, below 1", name, (long long)c->rope_positions);
+    }
+    return PKV_OK;
+}
+
+static enum pkv_status check_gain(const void *gain, enum pkv_dtype dtype, int32_t count,
+                                  int32_t k_width, const char *name, const char *which)
+{
+    if (gain == NULL && count != 0) {
+        return INVALID("%s%s_norm_gain is NULL with %s_norm_gain_count = %d", name, which, which,
+                       count);
+    }
+    if (gain == NULL) {
+        return PKV_OK;
+    }
+    if (!is_float(dtype)) {
+        return INVALID("%s%s_norm_gain_dtype = %d, not a float type", name, which, (int)dtype);
+    }
+    if (count != k_width) {
+        return INVALID("%s%s_norm_gain_count = %d, not k_width = %d", name, which, count, k_width);
+    }
+    return PKV_OK;
+}
+
+static enum pkv_status check_norm(const struct pkv_attn_constants *c, int32_t k_width,
+                                  const char *name)
+{
+    const bool has_gain = c->q_norm_gain != NULL || c->k_norm_gain != NULL;
+    if ((int)c->norm_order < PKV_NORM_AFTER_ROPE || (int)c->norm_order > PKV_NORM_BEFORE_ROPE) {
+        return INVALID("%snorm_order = %d is none", name, (int)c->norm_order);
+    }
+    if (!has_gain && (c->qk_norm_eps != 0 || c->norm_order != PKV_NORM_AFTER_ROPE)) {
+        return INVALID("%sqk_norm_eps or norm_order is set without a gain", name);
+    }
+    if (has_gain && !(isfinite(c->qk_norm_eps) && c->qk_norm_eps > 0)) {
+        return INVALID("%sqk_norm_eps = %g: a gain wants a positive, finite one", name,
+                       (double)c->qk_norm_eps);
+    }
+    if (has_gain && c->rope_cos == NULL && c->norm_order == PKV_NORM_AFTER_ROPE) {
+        return INVALID("%sq_norm_gain and k_norm_gain want rope_cos and rope_sin", name);
+    }
+    const enum pkv_status status =
+        check_gain(c->q_norm_gain, c->q_norm_gain_dtype, c->q_norm_gain_count, k_width, name, "q");
+    return status != PKV_OK ? status
+                            : check_gain(c->k_norm_gain, c->k_norm_gain_dtype, c->k_norm_gain_count,
+                                         k_width, name, "k");
+}
+
+static enum pkv_status check_scale(const float *scale, int32_t count, bool is_quantised,
+                                   int64_t per_channel, const char *name, const char *which)
+{
+    if ((scale != NULL) != is_quantised || (scale == NULL && count != 0)) {
+        return INVALID("%s%s_scale is %s: it goes with an int8 or e4m3 cache, and only with one",
+                       name, which, scale != NULL || count != 0 ? "set" : "NULL");
+    }
+    if (scale != NULL && count != 1 && count != per_channel) {
+        return INVALID("%s%s_scale_count = %d, neither 1 nor %lld", name, which, count,
+                       (long long)per_channel);
+    }
+    for (int32_t i = 0; i < count; i++) {
+        if (!isfinite(scale[i]) || scale[i] <= 0) {
+            return INVALID("%s%s_scale[%d] = %g, not positive and finite", name, which, i,
+                           (double)scale[i]);
+        }
+    }
+    return PKV_OK;
+}
+
+enum pkv_status gqa_check_constants(const struct pkv_attn_constants *c,
+                                    const struct gqa_geometry *geometry, const char *name)
+{
+    const int64_t heads = geometry->kv_heads;
+    enum pkv_status status = check_logits(c, name);
+    if (status == PKV_OK) {
+        status = check_sink(c, geometry->num_heads, name);
+    }
+    if (status == PKV_OK) {
+        status = check_rope(c, geometry->k_width, name);
+    }
+    if (status == PKV_OK) {
+        status = check_norm(c, geometry->k_width, name);
+    }
+    if (status == PKV_OK) {
+        status = check_scale(c->k_scale, c->k_scale_count, !is_float(geometry->k_dtype),
+                             heads * geometry->k_width, name, "k");
+    }
+    if (status == PKV_OK) {
+        status = check_scale(c->v_scale, c->v_scale_count,
+                             !geometry->v_in_k && !is_float(geometry->v_dtype),
+                             heads * geometry->v_width, name, "v");
+    }
+    return status;
+}

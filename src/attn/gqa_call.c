@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * gqa_call.c: the raw calls of attn.h, as validation, plan and run. */
+#include "attn/check.h"
+#include "base/checked.h"
+#include "base/error.h"
+
+#define INVALID(...) refuse(PKV_INVALID_ARGUMENT, __VA_ARGS__)
+
+static enum pkv_status check_handles(const pkv_workspace *workspace, const pkv_plan *plan,
+                                     const struct pkv_gqa_args *args)
+{
+    if (workspace == NULL || plan == NULL || args == NULL) {
+        return INVALID("%s is NULL", workspace == NULL ? "workspace"
+                                     : plan == NULL    ? "plan"
+                                                       : "args");
+    }
+    if (plan->workspace != workspace) {
+        return INVALID("plan belongs to another workspace");
+    }
+    if (args->size != sizeof *args) {
+        return INVALID("args.size = %zu, not %zu", args->size, sizeof *args);
+    }
+    return PKV_OK;
+}
+
+/* Where a cache-less call stores keys that it rotates or norms. */
+static bool grow_keys(pkv_workspace *workspace, const struct call *call)
+{
+    const struct pkv_gqa_args *args = call->args;
+    const int32_t tokens =
+        args->cu_seqlens_k != NULL ? args->cu_seqlens_k[args->batch] : args->num_tokens;
+    size_t bytes = 0;
+    return checked_mul((size_t)tokens, (size_t)args->kv_heads * (size_t)args->k_width, &bytes) &&
+           checked_mul(bytes, pkv_dtype_bytes(args->dtype), &bytes) &&
+           buffer_grow(&workspace->hooks, &workspace->keys, bytes);
+}
+
+static enum pkv_status plan_call(pkv_workspace *workspace, const struct call *call, pkv_plan *plan)
+{
+    const struct pkv_gqa_args *args = call->args;
+    struct gqa_row *rows = gqa_plan_rows(workspace, plan, args->batch);
+    struct call_extent extent = {0, 0, -1};
+    if (rows == NULL) {
+        return refuse(PKV_NO_MEMORY, "no memory for %d rows", args->batch);
+    }
+    enum pkv_status status = check_rows(workspace, call, rows, &extent);
+    if (status == PKV_OK && call->shape.all_new && !grow_keys(workspace, call)) {
+        status = refuse(PKV_NO_MEMORY, "no memory for the keys of a cache-less call");
+    }
+    if (status == PKV_OK) {
+        status = gqa_plan_split(workspace, plan, &call->shape);
+    }
+    plan->call = (struct plan_call){
+        .form = args->form,
+        .dtype = args->dtype,
+        .num_heads = args->num_heads,
+        .num_tokens = args->num_tokens,
+        .cache = call->cache,
+        .extent = extent,
+        .has_k = args->k != NULL,
+        .all_new = call->shape.all_new,
+    };
+    return status;
+}
+
+/* The view of a call's own keys and values is only read. */
+static void *unconst(const void *pointer)
+{
+    union {
+        const void *in;
+        void *out;
+    } p = {pointer};
+    return p.out;
+}
+
+static struct gqa_mask mask_of(const struct pkv_gqa_args *args)
+{
+    const size_t keys = (size_t)args->mask_keys;
+    const size_t head = (size_t)args->mask_queries * keys;
+    return (struct gqa_mask){
+        .entries = args->attn_mask,
+        .dtype = args->mask_dtype,
+        .row_stride = args->mask_batch > 1 ? (size_t)args->mask_heads * head : 0,
+        .head_stride = args->mask_heads > 1 ? head : 0,
+        .query_stride = keys,
+    };
+}
+
+static void run_call(pkv_workspace *workspace, const struct call *call, const pkv_plan *plan)
+{
+    const struct pkv_gqa_args *args = call->args;
+    if (args->num_tokens == 0) {
+        return;
+    }
+    const struct gqa_mask mask = mask_of(args);
+    struct gqa_layer layer = {
+        .dtype = args->dtype,
+        .num_heads = args->num_heads,
+        .q = args->q,
+        .k = call->appends || call->shape.all_new ? args->k : NULL,
+        .v = call->appends ? args->v : NULL,
+        .out = args->out,
+        .lse = args->lse,
+        .q_stride = call->q_stride,
+        .k_stride = call->k_stride,
+        .v_stride = call->v_stride,
+        .out_stride = call->out_stride,
+        .cache = call->cache,
+        .copy_from = args->form == PKV_CACHE_DENSE_COPY ? &call->past : NULL,
+        .constants = &args->constants,
+        .position_ids = args->position_ids,
+        .mask = args->attn_mask != NULL ? &mask : NULL,
+    };
+    if (args->form == PKV_CACHE_NONE) {
+        layer.cache.k = call->shape.all_new ? workspace->keys.memory : unconst(args->k);
+        layer.cache.v = unconst(args->v);
+    }
+    gqa_run_layer(workspace, plan, &layer);
+}
+
+/* Everything at once, by the workspace's own plan. */
+static enum pkv_status call_now(pkv_workspace *workspace, const struct pkv_gqa_args *args,
+                                enum call_kind kind)
+{
+    struct call call;
+    if (workspace == NULL) {
+        return INVALID("workspace is NULL");
+    }
+    enum pkv_status status = check_handles(workspace, workspace->plan, args);
+    if (status == PKV_OK) {
+        status = check_args(args, kind, &call);
+    }
+    if (status == PKV_OK) {
+        status = plan_call(workspace, &call, workspace->plan);
+    }
+    if (status == PKV_OK) {
+        run_call(workspace, &call, workspace->plan);
+    }
+    return status;
+}
+
+enum pkv_status pkv_gqa(pkv_workspace *workspace, const struct pkv_gqa_args *args)
+{
+    return call_now(workspace, args, CALL_GQA);
+}
+
+enum pkv_status pkv_append(pkv_workspace *workspace, const struct pkv_gqa_args *args)
+{
+    return call_now(workspace, args, CALL_APPEND);
+}
+
+enum pkv_status pkv_attention_over_cache(pkv_workspace *workspace, const struct pkv_gqa_args *args)
+{
+    return call_now(workspace, args, CALL_READ_ONLY);
+}
+
+enum pkv_status pkv_gqa_plan(pkv_workspace *workspace, const struct pkv_gqa_args *args,
+                             pkv_plan *plan)
+{
+    struct call call;
+    enum pkv_status status = check_handles(workspace, plan, args);
+    if (status != PKV_OK) {
+        return status;
+    }
+    plan->ready = false;
+    status = check_args(args, CALL_GQA, &call);
+    return status == PKV_OK ? plan_call(workspace, &call, plan) : status;
+}
+
+static bool same_geometry(const struct pkv_kv_view *a, const struct pkv_kv_view *b)
+{
+    return a->k_dtype == b->k_dtype && a->v_dtype == b->v_dtype && a->num_blocks == b->num_blocks &&
+           a->kv_heads == b->kv_heads && a->block_size == b->block_size &&
+           a->k_width == b->k_width && a->v_width == b->v_width;
+}
+
+enum pkv_status pkv_gqa_run(pkv_workspace *workspace, const struct pkv_gqa_args *args,
+                            const pkv_plan *plan)
+{
+    struct call call;
+    enum pkv_status status = check_handles(workspace, plan, args);
+    if (status != PKV_OK) {
+        return status;
+    }
+    if (!plan->ready) {
+        return INVALID("plan is empty: it was refused or never made");
+    }
+    status = check_args(args, CALL_GQA, &call);
+    if (status != PKV_OK) {
+        return status;
+    }
+    const struct plan_call *planned = &plan->call;
+    if (args->form != planned->form || args->dtype != planned->dtype ||
+        args->num_heads != planned->num_heads || args->num_tokens != planned->num_tokens ||
+        args->batch != plan->num_rows || (args->k != NULL) != planned->has_k ||
+        call.shape.all_new != planned->all_new || !same_geometry(&call.cache, &planned->cache)) {
+        return INVALID("form, dtype, geometry or presence of k is not as planned");
+    }
+    status = check_extent(args, &planned->extent);
+    if (status != PKV_OK) {
+        return status;
+    }
+    run_call(workspace, &call, plan);
+    return PKV_OK;
+}

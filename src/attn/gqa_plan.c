@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * gqa_plan.c: splitting a step's work. A row's queries are cut into blocks of at most
+ * block_queries; a block is one unit, which walks all spans that it sees, unless that would leave
+ * threads idle: then its spans are dealt to several units, each of which leaves one partial result
+ * per span, and a fold merges them in ascending order. A unit that holds all spans merges them in
+ * the same order as it goes, so the split never shows in the result. */
+#include <string.h>
+
+#include "attn/run.h"
+#include "attn/visible.h"
+#include "attn/workspace.h"
+#include "base/checked.h"
+#include "base/error.h"
+
+/* Query rows (queries x heads of the group) that a unit works on at once: enough to pay for a
+ * tile's conversion, few enough for their scores and sums to stay in the first-level cache. */
+#define UNIT_QUERY_ROWS 64
+
+/* Units a thread should have to choose from, and below how much work a thread is not worth waking.
+ */
+#define UNITS_PER_THREAD 4
+#define MIN_THREAD_COST ((int64_t)4096)
+
+static bool push(const struct pkv_hooks *hooks, struct buffer *buffer, int32_t *count,
+                 const void *item, size_t item_bytes)
+{
+    if (!buffer_grow(hooks, buffer, ((size_t)*count + 1) * item_bytes)) {
+        return false;
+    }
+    memcpy((char *)buffer->memory + (size_t)*count * item_bytes, item, item_bytes);
+    (*count)++;
+    return true;
+}
+
+struct gqa_row *gqa_plan_rows(pkv_workspace *workspace, pkv_plan *plan, int32_t num_rows)
+{
+    plan->ready = false;
+    plan->num_rows = num_rows;
+    const size_t count = num_rows > 0 ? (size_t)num_rows : 1;
+    if (!buffer_grow(&workspace->hooks, &plan->rows, count * sizeof(struct gqa_row))) {
+        plan->num_rows = 0;
+        return NULL;
+    }
+    return plan->rows.memory;
+}
+
+static int64_t block_cost(const struct pkv_plan *plan, const struct gqa_row *row, int32_t q0,
+                          int32_t q1)
+{
+    const int32_t group = plan->shape.max_heads / plan->shape.kv_heads;
+    const struct visible seen = visible_to(row, &plan->shape, q0, q1);
+    return (int64_t)visible_count(&seen, 0, seen.end) * (q1 - q0) * group;
+}
+
+static int32_t block_end(const struct pkv_plan *plan, const struct gqa_row *row, int32_t q0)
+{
+    return visible_min(row->q_len, q0 + plan->block_queries);
+}
+
+/* The most that one unit should cost, in (visible keys x query rows). */
+static int64_t cost_limit(const pkv_workspace *workspace, const pkv_plan *plan)
+{
+    const int64_t total = plan->cost * plan->shape.kv_heads;
+    return total / ((int64_t)workspace->num_threads * UNITS_PER_THREAD) + 1;
+}
+
+/* One block of queries as units of about `limit`, cut between spans; more than one: a fold as well.
+ */
+static bool split_block(pkv_workspace *workspace, pkv_plan *plan, int32_t row_idx, int32_t q0,
+                        int64_t limit)
+{
+    const struct gqa_row *row = (const struct gqa_row *)plan->rows.memory + row_idx;
+    const int32_t group = plan->shape.max_heads / plan->shape.kv_heads;
+    const int32_t q1 = block_end(plan, row, q0);
+    const struct visible seen = visible_to(row, &plan->shape, q0, q1);
+    const int32_t num_spans = visible_num_spans(&seen);
+    const int32_t first_unit = plan->num_units;
+    const int32_t first_partial = plan->num_partials;
+    struct unit unit = {row_idx, q0, q1, 0, 0, first_partial, 0};
+    int32_t partials = 0;
+    for (int32_t span = visible_span(&seen, 0); span < num_spans;) {
+        const int64_t from = (int64_t)span * SPAN_KEYS;
+        const int32_t keys = visible_count(&seen, from, from + SPAN_KEYS);
+        unit.cost += (int64_t)keys * (q1 - q0) * group;
+        partials++;
+        const int32_t next = visible_span(&seen, span + 1);
+        if (unit.cost >= limit || next >= num_spans) {
+            unit.span1 = span + 1;
+            if (!push(&workspace->hooks, &plan->units, &plan->num_units, &unit, sizeof unit)) {
+                return false;
+            }
+            unit = (struct unit){row_idx, q0, q1, next, 0, first_partial + partials, 0};
+        }
+        span = next;
+    }
+    if (plan->num_units - first_unit > 1) {
+        const struct fold fold = {row_idx, q0, q1, first_partial, partials};
+        plan->num_partials += partials;
+        return push(&workspace->hooks, &plan->folds, &plan->num_folds, &fold, sizeof fold);
+    }
+    if (plan->num_units == first_unit) { /* no key at all: one unit that writes zeros */
+        unit.partial = -1;
+        return push(&workspace->hooks, &plan->units, &plan->num_units, &unit, sizeof unit);
+    }
+    ((struct unit *)plan->units.memory)[first_unit].partial = -1;
+    return true;
+}
+
+static bool split_rows(pkv_workspace *workspace, pkv_plan *plan)
+{
+    const struct gqa_row *rows = plan->rows.memory;
+    plan->cost = 0;
+    for (int32_t b = 0; b < plan->num_rows; b++) {
+        for (int32_t q0 = 0; q0 < rows[b].q_len; q0 = block_end(plan, &rows[b], q0)) {
+            plan->cost += block_cost(plan, &rows[b], q0, block_end(plan, &rows[b], q0));
+        }
+    }
+    const int64_t limit = cost_limit(workspace, plan);
+    for (int32_t b = 0; b < plan->num_rows; b++) {
+        if (appends_first(plan, &rows[b]) &&
+            !push(&workspace->hooks, &plan->appends, &plan->num_appends, &b, sizeof b)) {
+            return false;
+        }
+        for (int32_t q0 = 0; q0 < rows[b].q_len; q0 = block_end(plan, &rows[b], q0)) {
+            if (!split_block(workspace, plan, b, q0, limit)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* Which units each worker starts with: consecutive ones of about equal cost, the same in every
+ * layer, so that a worker finds its own rows' pages in its cache. Workers that the step cannot feed
+ * get none. */
+static bool deal_units(pkv_workspace *workspace, pkv_plan *plan)
+{
+    const int32_t threads = workspace->num_threads;
+    const size_t bytes = ((size_t)threads + 1) * sizeof(int32_t);
+    if (!buffer_grow(&workspace->hooks, &plan->first_units, bytes)) {
+        return false;
+    }
+    int32_t *first = plan->first_units.memory;
+    const struct unit *units = plan->units.memory;
+    const int64_t worth = plan->cost * plan->shape.kv_heads / MIN_THREAD_COST + 1;
+    const int64_t active = worth < threads ? worth : threads;
+    int32_t unit = 0;
+    int64_t dealt = 0;
+    for (int32_t w = 0; w <= threads; w++) {
+        const int64_t share = w < active ? plan->cost * w / active : plan->cost;
+        while (unit < plan->num_units && (dealt < share || w >= active)) {
+            dealt += units[unit].cost;
+            unit++;
+        }
+        first[w] = unit;
+    }
+    return true;
+}
+
+enum pkv_status gqa_plan_split(pkv_workspace *workspace, pkv_plan *plan,
+                               const struct gqa_shape *shape)
+{
+    const int32_t group = shape->max_heads / shape->kv_heads;
+    plan->ready = false;
+    plan->shape = *shape;
+    plan->num_appends = plan->num_units = plan->num_folds = plan->num_partials = 0;
+    plan->block_queries = visible_max(1, UNIT_QUERY_ROWS / group);
+    const size_t query_rows = (size_t)plan->block_queries * (size_t)group;
+    plan->partial_floats = query_rows * (padded((size_t)shape->v_width) + 2);
+    const size_t scratch_floats = attend_scratch_floats(shape, query_rows);
+    if (!split_rows(workspace, plan) || !deal_units(workspace, plan)) {
+        return refuse(PKV_NO_MEMORY, "no memory for a plan of %d rows", plan->num_rows);
+    }
+    size_t floats = 0;
+    size_t bytes = 0;
+    const size_t tiles = (size_t)plan->num_partials * (size_t)shape->kv_heads;
+    if (scratch_floats > workspace->scratch_floats) {
+        bytes = scratch_floats * sizeof(float) * (size_t)workspace->num_threads;
+        if (!buffer_grow(&workspace->hooks, &workspace->scratch, bytes)) {
+            return refuse(PKV_NO_MEMORY, "no memory for the scratch of %d threads",
+                          workspace->num_threads);
+        }
+        workspace->scratch_floats = scratch_floats;
+    }
+    if (!checked_mul(tiles, plan->partial_floats, &floats) ||
+        !checked_mul(floats, sizeof(float), &bytes) ||
+        !buffer_grow(&workspace->hooks, &workspace->partials, bytes)) {
+        return refuse(PKV_NO_MEMORY, "no memory for %d partial results", plan->num_partials);
+    }
+    plan->ready = true;
+    return PKV_OK;
+}

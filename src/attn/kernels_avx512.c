@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: MIT */
+#include <math.h>
+#include <string.h>
+
+#include "attn/kernels.h"
+#include "attn/vec_avx512.h"
+
+#define KERNELS kernels_avx512
+#define KERNELS_ISA PKV_ISA_AVX512
+#include "attn/kernels_template.h"

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: MIT */
+#include <math.h>
+#include <string.h>
+
+#include "attn/kernels.h"
+#include "attn/vec_scalar.h"
+
+#define KERNELS kernels_scalar
+#define KERNELS_ISA PKV_ISA_SCALAR
+#include "attn/kernels_template.h"

@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * kernels_template.h: every kernel, once, in terms of the vectors of a vec_<isa>.h. A
+ * kernels_<isa>.c includes its vectors, defines KERNELS (the name of its table) and KERNELS_ISA,
+ * and includes this file. The order of operations is stated in kernels.h; register blocks change
+ * how many sums are in flight, never the order within one. */
+
+/* What load_as and the blocks below are specialised by: a constant after inlining. */
+VEC_INLINE vf load_as(enum pkv_dtype dtype, const void *row, size_t first, size_t count)
+{
+    switch (dtype) {
+    case PKV_F16: return vec_load_f16((const uint16_t *)row + first, count);
+    case PKV_BF16: return vec_load_bf16((const uint16_t *)row + first, count);
+    case PKV_INT8: return vec_load_int8((const int8_t *)row + first, count);
+    case PKV_E4M3: return vec_load_e4m3((const uint8_t *)row + first, count);
+    case PKV_F32: break;
+    }
+    return vec_load_f32((const float *)row + first, count);
+}
+
+VEC_INLINE size_t bytes_of(enum pkv_dtype dtype)
+{
+    switch (dtype) {
+    case PKV_F16:
+    case PKV_BF16: return sizeof(uint16_t);
+    case PKV_INT8:
+    case PKV_E4M3: return 1;
+    case PKV_F32: break;
+    }
+    return sizeof(float);
+}
+
+/* exp(x) for x <= 0: x = n ln 2 + r with |r| <= ln 2 / 2, ln 2 in two parts of which the first has
+ * so few bits that n times it is exact; exp(r) by its series to r^7, whose next term is below 6e-9.
+ * Below -87.33 the result would be subnormal and is 0. NaN stays NaN. */
+VEC_INLINE vf exp_of(vf x)
+{
+    static const float series[] = {1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6,
+                                   1.0f / 2,   1.0f,       1.0f};
+    const vf n = vec_round(vec_mul(x, vec_set(1.44269504f)));
+    vf r = vec_fma(n, vec_set(-0.693359375f), x);
+    r = vec_fma(n, vec_set(2.12194440e-4f), r);
+    vf power = vec_set(1.0f / 5040);
+    for (size_t i = 0; i < sizeof series / sizeof series[0]; i++) {
+        power = vec_fma(power, r, vec_set(series[i]));
+    }
+    return vec_zero_if_less(x, vec_set(-87.33f), vec_scale2(power, n));
+}
+
+/* tanh(x): below 1/2 its series to x^15 (the next term is under 5e-9 there), above
+ * (1 - e) / (1 + e) with e = exp(-2 |x|). */
+VEC_INLINE vf tanh_of(vf x)
+{
+    static const float series[] = {-21844.0f / 6081075, 1382.0f / 155925, -62.0f / 2835,
+                                   17.0f / 315,         -2.0f / 15,       1.0f / 3};
+    const vf size = vec_abs(x);
+    const vf e = exp_of(vec_mul(size, vec_set(-2.0f)));
+    const vf large = vec_div(vec_sub(vec_set(1.0f), e), vec_add(vec_set(1.0f), e));
+    const vf square = vec_mul(size, size);
+    vf sum = vec_set(929569.0f / 638512875.0f);
+    for (size_t i = 0; i < sizeof series / sizeof series[0]; i++) {
+        sum = vec_fma(sum, square, vec_set(-series[i]));
+    }
+    const vf small = vec_fma(vec_mul(size, square), sum, size);
+    return vec_copysign(vec_if_less(size, vec_set(0.5f), small, large), x);
+}
+
+/* ---- dot: a block of num_queries x num_keys sums ------------------------------------------- */
+
+typedef struct {
+    vf sum[VEC_DOT_QUERIES][VEC_DOT_KEYS];
+} dot_sums;
+
+VEC_INLINE void dot_chunk(enum pkv_dtype dtype, int num_queries, int num_keys, const float *q,
+                          size_t q_stride, const void *const *keys, size_t first, size_t count,
+                          dot_sums *sums)
+{
+    vf key[VEC_DOT_KEYS];
+    for (int j = 0; j < num_keys; j++) {
+        key[j] = load_as(dtype, keys[j], first, count);
+    }
+    for (int i = 0; i < num_queries; i++) {
+        const vf query = vec_load(q + (size_t)i * q_stride + first);
+        for (int j = 0; j < num_keys; j++) {
+            sums->sum[i][j] = vec_fma(query, key[j], sums->sum[i][j]);
+        }
+    }
+}
+
+VEC_INLINE void dot_block(enum pkv_dtype dtype, int num_queries, int num_keys, const float *q,
+                          size_t q_stride, const void *const *keys, const void *const *ahead,
+                          size_t width, float *scores)
+{
+    dot_sums sums;
+    for (int i = 0; i < num_queries; i++) {
+        for (int j = 0; j < num_keys; j++) {
+            sums.sum[i][j] = vec_set(0.0f);
+        }
+    }
+    size_t c = 0;
+    for (; c + VEC_LANES <= width; c += VEC_LANES) {
+        for (int j = 0; ahead != NULL && j < num_keys; j++) {
+            vec_prefetch((const char *)ahead[j] + c * bytes_of(dtype));
+        }
+        dot_chunk(dtype, num_queries, num_keys, q, q_stride, keys, c, VEC_LANES, &sums);
+    }
+    if (c < width) {
+        dot_chunk(dtype, num_queries, num_keys, q, q_stride, keys, c, width - c, &sums);
+    }
+    for (int i = 0; i < num_queries; i++) {
+        float *row = scores + (size_t)i * TILE_KEYS;
+        if (num_keys == 4) {
+            vec_sum4(sums.sum[i][0], sums.sum[i][1], sums.sum[i][2], sums.sum[i][3], row);
+        } else {
+            row[0] = vec_sum(sums.sum[i][0]);
+        }
+    }
+}
+
+/* All queries against num_keys keys, a constant 4 or 1. */
+VEC_INLINE void dot_keys(enum pkv_dtype dtype, int num_keys, const float *q, size_t q_stride,
+                         int num_queries, const void *const *keys, const void *const *ahead,
+                         size_t width, float *scores)
+{
+    int i = 0;
+    for (; i + VEC_DOT_QUERIES <= num_queries; i += VEC_DOT_QUERIES) {
+        dot_block(dtype, VEC_DOT_QUERIES, num_keys, q + (size_t)i * q_stride, q_stride, keys,
+                  i == 0 ? ahead : NULL, width, scores + (size_t)i * TILE_KEYS);
+    }
+    for (; i < num_queries; i++) {
+        dot_block(dtype, 1, num_keys, q + (size_t)i * q_stride, q_stride, keys,
+                  i == 0 ? ahead : NULL, width, scores + (size_t)i * TILE_KEYS);
+    }
+}
+
+VEC_INLINE void dot_as(enum pkv_dtype dtype, const float *q, size_t q_stride, int num_queries,
+                       const void *const *keys, const void *const *ahead, int num_keys, int width,
+                       float *scores)
+{
+    int j = 0;
+    for (; j + VEC_DOT_KEYS <= num_keys; j += VEC_DOT_KEYS) {
+        dot_keys(dtype, VEC_DOT_KEYS, q, q_stride, num_queries, keys + j,
+                 ahead != NULL ? ahead + j : NULL, (size_t)width, scores + j);
+    }
+    for (; j < num_keys; j++) {
+        dot_keys(dtype, 1, q, q_stride, num_queries, keys + j, ahead != NULL ? ahead + j : NULL,
+                 (size_t)width, scores + j);
+    }
+}
+
+static void dot_f32(const float *q, size_t q_stride, int num_queries, const void *const *keys,
+                    const void *const *ahead, int num_keys, int width, float *scores)
+{
+    dot_as(PKV_F32, q, q_stride, num_queries, keys, ahead, num_keys, width, scores);
+}
+
+static void dot_f16(const float *q, size_t q_stride, int num_queries, const void *const *keys,
+                    const void *const *ahead, int num_keys, int width, float *scores)
+{
+    dot_as(PKV_F16, q, q_stride, num_queries, keys, ahead, num_keys, width, scores);
+}
+
+static void dot_bf16(const float *q, size_t q_stride, int num_queries, const void *const *keys,
+                     const void *const *ahead, int num_keys, int width, float *scores)
+{
+    dot_as(PKV_BF16, q, q_stride, num_queries, keys, ahead, num_keys, width, scores);
+}
+
+static void dot_int8(const float *q, size_t q_stride, int num_queries, const void *const *keys,
+                     const void *const *ahead, int num_keys, int width, float *scores)
+{
+    dot_as(PKV_INT8, q, q_stride, num_queries, keys, ahead, num_keys, width, scores);
+}
+
+static void dot_e4m3(const float *q, size_t q_stride, int num_queries, const void *const *keys,
+                     const void *const *ahead, int num_keys, int width, float *scores)
+{
+    dot_as(PKV_E4M3, q, q_stride, num_queries, keys, ahead, num_keys, width, scores);
+}
+
+/* ---- weigh: a block of num_queries x num_vecs vectors of channels -------------------------- */
+
+typedef struct {
+    const float *p;
+    const float *alpha;
+    const void *const *values;
+    const void *const *ahead;
+    int num_keys;
+    size_t width;
+    float *acc;
+    size_t acc_stride;
+} weigh_job;
+
+VEC_INLINE void weigh_block(enum pkv_dtype dtype, int num_queries, int num_vecs, int query,
+                            size_t first, size_t count, const weigh_job *job)
+{
+    vf sum[VEC_WEIGH_QUERIES][VEC_WEIGH_VECS];
+    float *acc = job->acc + (size_t)query * job->acc_stride + first;
+    const float *p = job->p + (size_t)query * TILE_KEYS;
+    for (int i = 0; i < num_queries; i++) {
+        const vf alpha = vec_set(job->alpha[query + i]);
+        for (int v = 0; v < num_vecs; v++) {
+            const float *from = acc + (size_t)i * job->acc_stride + (size_t)v * VEC_LANES;
+            sum[i][v] = vec_mul(vec_load(from), alpha);
+        }
+    }
+    for (int j = 0; j < job->num_keys; j++) {
+        vf value[VEC_WEIGH_VECS];
+        for (int v = 0; v < num_vecs; v++) {
+            const size_t at = first + (size_t)v * VEC_LANES;
+            value[v] = load_as(dtype, job->values[j], at, num_vecs > 1 ? VEC_LANES : count);
+            if (query == 0 && job->ahead != NULL) {
+                vec_prefetch((const char *)job->ahead[j] + at * bytes_of(dtype));
+            }
+        }
+        for (int i = 0; i < num_queries; i++) {
+            const vf weight = vec_set(p[(size_t)i * TILE_KEYS + (size_t)j]);
+            for (int v = 0; v < num_vecs; v++) {
+                sum[i][v] = vec_fma(weight, value[v], sum[i][v]);
+            }
+        }
+    }
+    for (int i = 0; i < num_queries; i++) {
+        for (int v = 0; v < num_vecs; v++) {
+            vec_store(acc + (size_t)i * job->acc_stride + (size_t)v * VEC_LANES, sum[i][v]);
+        }
+    }
+}
+
+/* All queries for num_vecs vectors of channels, a constant VEC_WEIGH_VECS or 1. */
+VEC_INLINE void weigh_channels(enum pkv_dtype dtype, int num_vecs, int num_queries, size_t first,
+                               size_t count, const weigh_job *job)
+{
+    int i = 0;
+    for (; i + VEC_WEIGH_QUERIES <= num_queries; i += VEC_WEIGH_QUERIES) {
+        weigh_block(dtype, VEC_WEIGH_QUERIES, num_vecs, i, first, count, job);
+    }
+    for (; i < num_queries; i++) {
+        weigh_block(dtype, 1, num_vecs, i, first, count, job);
+    }
+}
+
+VEC_INLINE void weigh_as(enum pkv_dtype dtype, int num_queries, const weigh_job *job)
+{
+    const size_t block = (size_t)VEC_WEIGH_VECS * VEC_LANES;
+    size_t c = 0;
+    for (; c + block <= job->width; c += block) {
+        weigh_channels(dtype, VEC_WEIGH_VECS, num_queries, c, block, job);
+    }
+    for (; c < job->width; c += VEC_LANES) {
+        const size_t left = job->width - c;
+        weigh_channels(dtype, 1, num_queries, c, left < VEC_LANES ? left : VEC_LANES, job);
+    }
+}
+
+static void weigh_f32(const float *p, const float *alpha, int num_queries,
+                      const void *const *values, const void *const *ahead, int num_keys, int width,
+                      float *acc, size_t acc_stride)
+{
+    const weigh_job job = {p, alpha, values, ahead, num_keys, (size_t)width, acc, acc_stride};
+    weigh_as(PKV_F32, num_queries, &job);
+}
+
+static void weigh_f16(const float *p, const float *alpha, int num_queries,
+                      const void *const *values, const void *const *ahead, int num_keys, int width,
+                      float *acc, size_t acc_stride)
+{
+    const weigh_job job = {p, alpha, values, ahead, num_keys, (size_t)width, acc, acc_stride};
+    weigh_as(PKV_F16, num_queries, &job);
+}
+
+static void weigh_bf16(const float *p, const float *alpha, int num_queries,
+                       const void *const *values, const void *const *ahead, int num_keys, int width,
+                       float *acc, size_t acc_stride)
+{
+    const weigh_job job = {p, alpha, values, ahead, num_keys, (size_t)width, acc, acc_stride};
+    weigh_as(PKV_BF16, num_queries, &job);
+}
+
+static void weigh_int8(const float *p, const float *alpha, int num_queries,
+                       const void *const *values, const void *const *ahead, int num_keys, int width,
+                       float *acc, size_t acc_stride)
+{
+    const weigh_job job = {p, alpha, values, ahead, num_keys, (size_t)width, acc, acc_stride};
+    weigh_as(PKV_INT8, num_queries, &job);
+}
+
+static void weigh_e4m3(const float *p, const float *alpha, int num_queries,
+                       const void *const *values, const void *const *ahead, int num_keys, int width,
+                       float *acc, size_t acc_stride)
+{
+    const weigh_job job = {p, alpha, values, ahead, num_keys, (size_t)width, acc, acc_stride};
+    weigh_as(PKV_E4M3, num_queries, &job);
+}
+
+/* ---- softmax ------------------------------------------------------------------------------- */
+
+static float softmax_tile(float *scores, int num_keys, float *max, float *sum)
+{
+    const size_t end = padded((size_t)num_keys);
+    for (size_t j = (size_t)num_keys; j < end; j++) {
+        scores[j] = -INFINITY;
+    }
+    vf largest = vec_set(*max);
+    for (size_t j = 0; j < end; j += VEC_LANES) {
+        largest = vec_max(largest, vec_load(scores + j));
+    }
+    const float new_max = vec_max_lane(largest);
+    if (new_max == -INFINITY) { /* exp(-inf - -inf) must not be asked for */
+        for (size_t j = 0; j < end; j++) {
+            scores[j] = 0.0f;
+        }
+        return 1.0f;
+    }
+    vf total = vec_set(0.0f);
+    for (size_t j = 0; j < end; j += VEC_LANES) {
+        const vf p = exp_of(vec_sub(vec_load(scores + j), vec_set(new_max)));
+        vec_store(scores + j, p);
+        total = vec_add(total, p);
+    }
+    float alpha[VEC_LANES];
+    vec_store(alpha, exp_of(vec_set(*max - new_max)));
+    *sum = *sum * alpha[0] + vec_sum(total);
+    *max = new_max;
+    return alpha[0];
+}
+
+/* ---- element by element -------------------------------------------------------------------- */
+
+static void scale_floats(float *x, size_t count, float factor)
+{
+    for (size_t i = 0; i < count; i += VEC_LANES) {
+        const vf scaled = vec_mul(vec_load_f32(x + i, count - i), vec_set(factor));
+        vec_store_f32(x + i, scaled, count - i);
+    }
+}
+
+static void softcap_floats(float *x, size_t count, float cap)
+{
+    for (size_t i = 0; i < count; i += VEC_LANES) {
+        const vf ratio = vec_div(vec_load_f32(x + i, count - i), vec_set(cap));
+        vec_store_f32(x + i, vec_mul(tanh_of(ratio), vec_set(cap)), count - i);
+    }
+}
+
+static void widen_f32(const void *x, size_t count, float *y)
+{
+    memcpy(y, x, count * sizeof y[0]);
+}
+
+static void widen_f16(const void *x, size_t count, float *y)
+{
+    for (size_t i = 0; i < count; i += VEC_LANES) {
+        vec_store_f32(y + i, vec_load_f16((const uint16_t *)x + i, count - i), count - i);
+    }
+}
+
+static void widen_bf16(const void *x, size_t count, float *y)
+{
+    for (size_t i = 0; i < count; i += VEC_LANES) {
+        vec_store_f32(y + i, vec_load_bf16((const uint16_t *)x + i, count - i), count - i);
+    }
+}
+
+static void widen_int8(const void *x, size_t count, float *y)
+{
+    for (size_t i = 0; i < count; i += VEC_LANES) {
+        vec_store_f32(y + i, vec_load_int8((const int8_t *)x + i, count - i), count - i);
+    }
+}
+
+static void widen_e4m3(const void *x, size_t count, float *y)
+{
+    for (size_t i = 0; i < count; i += VEC_LANES) {
+        vec_store_f32(y + i, vec_load_e4m3((const uint8_t *)x + i, count - i), count - i);
+    }
+}
+
+static void narrow_f32(const float *x, size_t count, void *y)
+{
+    memcpy(y, x, count * sizeof x[0]);
+}
+
+static void narrow_f16(const float *x, size_t count, void *y)
+{
+    for (size_t i = 0; i < count; i += VEC_LANES) {
+        vec_store_f16((uint16_t *)y + i, vec_load_f32(x + i, count - i), count - i);
+    }
+}
+
+static void narrow_bf16(const float *x, size_t count, void *y)
+{
+    for (size_t i = 0; i < count; i += VEC_LANES) {
+        vec_store_bf16((uint16_t *)y + i, vec_load_f32(x + i, count - i), count - i);
+    }
+}
+
+const struct kernels KERNELS = {
+    .isa = KERNELS_ISA,
+    .widen = {[PKV_F32] = widen_f32,
+              [PKV_F16] = widen_f16,
+              [PKV_BF16] = widen_bf16,
+              [PKV_INT8] = widen_int8,
+              [PKV_E4M3] = widen_e4m3},
+    .narrow = {[PKV_F32] = narrow_f32, [PKV_F16] = narrow_f16, [PKV_BF16] = narrow_bf16},
+    .dot = {[PKV_F32] = dot_f32,
+            [PKV_F16] = dot_f16,
+            [PKV_BF16] = dot_bf16,
+            [PKV_INT8] = dot_int8,
+            [PKV_E4M3] = dot_e4m3},
+    .weigh = {[PKV_F32] = weigh_f32,
+              [PKV_F16] = weigh_f16,
+              [PKV_BF16] = weigh_bf16,
+              [PKV_INT8] = weigh_int8,
+              [PKV_E4M3] = weigh_e4m3},
+    .softmax = softmax_tile,
+    .scale = scale_floats,
+    .softcap = softcap_floats,
+};

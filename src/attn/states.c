@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * states.c: the operator's sisters that work on finished rows: the norm of heads, merging partial
+ * results, and the sink. Each widens a piece of a row, works in f32 and rounds once. */
+#include <math.h>
+#include <string.h>
+
+#include "attn/run.h"
+#include "base/error.h"
+
+#define INVALID(...) refuse(PKV_INVALID_ARGUMENT, __VA_ARGS__)
+
+/* Floats that are widened at a time. */
+#define PIECE 64
+
+static bool is_float(enum pkv_dtype dtype)
+{
+    return dtype == PKV_F32 || dtype == PKV_F16 || dtype == PKV_BF16;
+}
+
+static bool overlaps(const void *a, const void *b, size_t bytes)
+{
+    const uintptr_t x = (uintptr_t)a;
+    const uintptr_t y = (uintptr_t)b;
+    return x < y + bytes && y < x + bytes;
+}
+
+/* ---- norm --------------------------------------------------------------------------------------
+ */
+
+static enum pkv_status check_norm(enum pkv_dtype dtype, int32_t num_tokens, int32_t hidden,
+                                  enum pkv_dtype gain_dtype, int32_t width, float eps)
+{
+    if (!is_float(dtype) || !is_float(gain_dtype)) {
+        return INVALID("dtype = %d, gain_dtype = %d: one is not a float type", (int)dtype,
+                       (int)gain_dtype);
+    }
+    if (num_tokens < 0) {
+        return INVALID("num_tokens = %d, negative", num_tokens);
+    }
+    if (width < 1 || hidden < width || hidden % width != 0) {
+        return INVALID("hidden = %d is no multiple of width = %d", hidden, width);
+    }
+    if (!isfinite(eps) || eps <= 0) {
+        return INVALID("eps = %g, not positive and finite", (double)eps);
+    }
+    return PKV_OK;
+}
+
+enum pkv_status pkv_qk_rms_norm(pkv_workspace *workspace, enum pkv_dtype dtype, int32_t num_tokens,
+                                int32_t hidden, const void *x, size_t x_stride, const void *gain,
+                                enum pkv_dtype gain_dtype, int32_t width, float eps, void *y,
+                                size_t y_stride)
+{
+    if (workspace == NULL) {
+        return INVALID("workspace is NULL");
+    }
+    const enum pkv_status status = check_norm(dtype, num_tokens, hidden, gain_dtype, width, eps);
+    if (status != PKV_OK || num_tokens == 0) {
+        return status;
+    }
+    const size_t packed = (size_t)hidden;
+    x_stride = x_stride != 0 ? x_stride : packed;
+    y_stride = y_stride != 0 ? y_stride : packed;
+    if (x == NULL || gain == NULL || y == NULL) {
+        return INVALID("%s is NULL", x == NULL ? "x" : gain == NULL ? "gain" : "y");
+    }
+    if (x_stride < packed || y_stride < packed) {
+        return INVALID("x_stride = %zu, y_stride = %zu: one is below hidden = %d", x_stride,
+                       y_stride, hidden);
+    }
+    const size_t element = pkv_dtype_bytes(dtype);
+    const size_t larger = x_stride > y_stride ? x_stride : y_stride;
+    const size_t reach = ((size_t)(num_tokens - 1) * larger + packed) * element;
+    if (overlaps(x, y, reach) && (x != y || x_stride != y_stride)) {
+        return INVALID("y overlaps x without being it");
+    }
+    if (!buffer_grow(&workspace->hooks, &workspace->shim, (size_t)width * sizeof(float))) {
+        return refuse(PKV_NO_MEMORY, "no memory for a head of width %d", width);
+    }
+    float *head = workspace->shim.memory;
+    for (int32_t t = 0; t < num_tokens; t++) {
+        for (int32_t c = 0; c < hidden; c += width) {
+            const size_t from = ((size_t)t * x_stride + (size_t)c) * element;
+            const size_t to = ((size_t)t * y_stride + (size_t)c) * element;
+            workspace->kernels->widen[dtype]((const char *)x + from, (size_t)width, head);
+            norm_head(workspace->kernels, head, (size_t)width, gain, gain_dtype, eps);
+            workspace->kernels->narrow[dtype](head, (size_t)width, (char *)y + to);
+        }
+    }
+    return PKV_OK;
+}
+
+/* ---- merging -----------------------------------------------------------------------------------
+ */
+
+static enum pkv_status check_states(const pkv_workspace *workspace, enum pkv_dtype dtype,
+                                    int32_t num_tokens, int32_t num_heads, int32_t width)
+{
+    if (workspace == NULL) {
+        return INVALID("workspace is NULL");
+    }
+    if (!is_float(dtype)) {
+        return INVALID("dtype = %d, not a float type", (int)dtype);
+    }
+    if (num_tokens < 0 || num_heads < 1 || width < 1) {
+        return INVALID("num_tokens = %d, num_heads = %d, width = %d: one is out of range",
+                       num_tokens, num_heads, width);
+    }
+    return PKV_OK;
+}
+
+static enum pkv_status check_state(const struct pkv_state *state, const char *name)
+{
+    if (state == NULL || state->out == NULL || state->lse == NULL) {
+        return INVALID("%s or its out or lse is NULL", name);
+    }
+    return PKV_OK;
+}
+
+/* result is the state itself, array by array, or lies apart from it. */
+static enum pkv_status check_apart(const struct pkv_state *result, const struct pkv_state *state,
+                                   size_t out_bytes, size_t lse_bytes, const char *name)
+{
+    if ((result->out != state->out && overlaps(result->out, state->out, out_bytes)) ||
+        (result->lse != state->lse && overlaps(result->lse, state->lse, lse_bytes))) {
+        return INVALID("result overlaps %s without being it", name);
+    }
+    return PKV_OK;
+}
+
+/* out = a * wa + b * wb over one head. Weights of 0 leave their side unread, so that the empty
+ * state may hold anything. */
+static void weigh_two(const struct kernels *kernels, enum pkv_dtype dtype, const char *a, float wa,
+                      const char *b, float wb, size_t width, char *out)
+{
+    const size_t element = pkv_dtype_bytes(dtype);
+    for (size_t c = 0; c < width; c += PIECE) {
+        const size_t count = width - c < PIECE ? width - c : PIECE;
+        float x[PIECE] = {0};
+        float y[PIECE] = {0};
+        if (wa != 0.0f) {
+            kernels->widen[dtype](a + c * element, count, x);
+        }
+        if (wb != 0.0f) {
+            kernels->widen[dtype](b + c * element, count, y);
+        }
+        for (size_t i = 0; i < count; i++) {
+            x[i] = x[i] * wa + y[i] * wb;
+        }
+        kernels->narrow[dtype](x, count, out + c * element);
+    }
+}
+
+static void merge_head(const struct kernels *kernels, enum pkv_dtype dtype, size_t width,
+                       size_t index, const struct pkv_state *a, const struct pkv_state *b,
+                       const struct pkv_state *result)
+{
+    const size_t at = index * width * pkv_dtype_bytes(dtype);
+    const float la = a->lse[index];
+    const float lb = b->lse[index];
+    const float max = la > lb ? la : lb;
+    float wa = 0.0f;
+    float wb = 0.0f;
+    float lse = -INFINITY;
+    if (max != -INFINITY) {
+        const float ea = la == -INFINITY ? 0.0f : expf(la - max);
+        const float eb = lb == -INFINITY ? 0.0f : expf(lb - max);
+        wa = ea / (ea + eb);
+        wb = eb / (ea + eb);
+        lse = max + logf(ea + eb);
+    }
+    weigh_two(kernels, dtype, (const char *)a->out + at, wa, (const char *)b->out + at, wb, width,
+              (char *)result->out + at);
+    result->lse[index] = lse;
+}
+
+enum pkv_status pkv_merge_states(pkv_workspace *workspace, enum pkv_dtype dtype, int32_t num_tokens,
+                                 int32_t num_heads, int32_t width, const struct pkv_state *a,
+                                 const struct pkv_state *b, const struct pkv_state *result)
+{
+    enum pkv_status status = check_states(workspace, dtype, num_tokens, num_heads, width);
+    if (status != PKV_OK || num_tokens == 0) {
+        return status;
+    }
+    const struct pkv_state *states[] = {a, b, result};
+    const char *names[] = {"a", "b", "result"};
+    const size_t heads = (size_t)num_tokens * (size_t)num_heads;
+    const size_t out_bytes = heads * (size_t)width * pkv_dtype_bytes(dtype);
+    for (size_t i = 0; status == PKV_OK && i < 3; i++) {
+        status = check_state(states[i], names[i]);
+    }
+    for (size_t i = 0; status == PKV_OK && i < 2; i++) {
+        status = check_apart(result, states[i], out_bytes, heads * sizeof(float), names[i]);
+    }
+    for (size_t i = 0; status == PKV_OK && i < heads; i++) {
+        merge_head(workspace->kernels, dtype, (size_t)width, i, a, b, result);
+    }
+    return status;
+}
+
+enum pkv_status pkv_apply_sink(pkv_workspace *workspace, enum pkv_dtype dtype, int32_t num_tokens,
+                               int32_t num_heads, int32_t width, const float *head_sink,
+                               const struct pkv_state *state)
+{
+    enum pkv_status status = check_states(workspace, dtype, num_tokens, num_heads, width);
+    if (status == PKV_OK && head_sink == NULL) {
+        status = INVALID("head_sink is NULL");
+    }
+    for (int32_t h = 0; status == PKV_OK && h < num_heads; h++) {
+        if (isnan(head_sink[h]) || head_sink[h] == INFINITY) {
+            status =
+                INVALID("head_sink[%d] = %g: only finite values and -inf", h, (double)head_sink[h]);
+        }
+    }
+    if (status != PKV_OK || num_tokens == 0) {
+        return status;
+    }
+    status = check_state(state, "state");
+    const size_t heads = (size_t)num_tokens * (size_t)num_heads;
+    for (size_t i = 0; status == PKV_OK && i < heads; i++) {
+        const float sink = head_sink[i % (size_t)num_heads];
+        if (sink == -INFINITY) {
+            continue;
+        }
+        const float max = state->lse[i] > sink ? state->lse[i] : sink;
+        const float keep = state->lse[i] == -INFINITY ? 0.0f : expf(state->lse[i] - max);
+        const float sum = keep + expf(sink - max);
+        char *out = (char *)state->out + i * (size_t)width * pkv_dtype_bytes(dtype);
+        weigh_two(workspace->kernels, dtype, out, keep / sum, out, 0.0f, (size_t)width, out);
+        state->lse[i] = max + logf(sum);
+    }
+    return status;
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * visible.h: which keys a query sees, the one place that knows:
+ *
+ *   j <= f   and   (j < P  or  j > f - W)          f frontier, P kept prefix, W window (0 = none)
+ *
+ * A block of consecutive queries sees the union, which is the prefix and one range up to the last
+ * frontier. Spans outside both are never visited, so a step's cost follows the window, not the
+ * length. */
+#ifndef PKV_ATTN_VISIBLE_H
+#define PKV_ATTN_VISIBLE_H
+
+#include "attn/gqa.h"
+#include "attn/kernels.h"
+#include "base/window.h"
+
+/* Keys [0, prefix) and [first, end), prefix <= first. Empty ranges are legal. */
+struct visible {
+    int32_t prefix;
+    int32_t first;
+    int32_t end;
+};
+
+static inline int32_t visible_min(int32_t a, int32_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline int32_t visible_max(int32_t a, int32_t b)
+{
+    return a > b ? a : b;
+}
+
+/* What queries [q0, q1) of the row see between them; q0 < q1. */
+static inline struct visible visible_to(const struct gqa_row *row, const struct gqa_shape *shape,
+                                        int32_t q0, int32_t q1)
+{
+    const int32_t past = row->kv_len - row->q_len;
+    struct visible seen = {0, 0, shape->not_causal ? row->kv_len : past + q1};
+    if (shape->sliding_window > 0) {
+        seen.first = (int32_t)first_needed_key(past + q0, shape->sliding_window);
+        seen.prefix = visible_min(row->kept_prefix, seen.end);
+    }
+    if (seen.prefix >= seen.first) { /* one range */
+        seen.prefix = 0;
+        seen.first = 0;
+    }
+    return seen;
+}
+
+/* The number of keys in [from, to) that are seen. */
+static inline int32_t visible_count(const struct visible *seen, int64_t from, int64_t to)
+{
+    const int64_t in_prefix = (to < seen->prefix ? to : seen->prefix) - from;
+    const int64_t in_range =
+        (to < seen->end ? to : seen->end) - (from > seen->first ? from : seen->first);
+    return (int32_t)((in_prefix > 0 ? in_prefix : 0) + (in_range > 0 ? in_range : 0));
+}
+
+/* The first span >= span that holds a key that is seen; a number past the last one when none does.
+ */
+static inline int32_t visible_span(const struct visible *seen, int32_t span)
+{
+    const int64_t from = (int64_t)span * SPAN_KEYS;
+    if (from < seen->prefix || from >= seen->first) {
+        return span;
+    }
+    return visible_max(span, seen->first / SPAN_KEYS);
+}
+
+static inline int32_t visible_num_spans(const struct visible *seen)
+{
+    return seen->end / SPAN_KEYS + (seen->end % SPAN_KEYS != 0);
+}
+
+#endif
