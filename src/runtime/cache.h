@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cache.h: what the files of the runtime share: the cache, its groups and layers, its sequences and
+ * its one step. The runtime composes pool, pages, slots and attention and owns none of their
+ * algorithms; what it adds is who holds which block, and until when.
+ *
+ *   config       judges the configuration, shares out a byte budget
+ *   cache        counts, builds, describes and frees; by carve, and constants of layers
+ *   blocks       one block of a group: take, share, drop, may it be written in place
+ *   seq_table    a sequence's block table in one group: extend, cut, reclaim, what is resident
+ *   sequence     handles, create, destroy, admit, fork, truncate
+ *   step         begin, commit, abort, view
+ *   step_attend  the step's plans, and one layer run by them
+ *   check        walks everything
+ *
+ * The mutex guards everything not said to be constant after create. What an open step reads while
+ * it is not held (attend) does not change until commit or abort: the step's own arrays, the tables
+ * of its sequences, and the blocks they hold. */
+#ifndef PKV_RUNTIME_CACHE_H
+#define PKV_RUNTIME_CACHE_H
+
+#include <pthread.h>
+
+#include "alloc/mem.h"
+#include "attn/gqa.h"
+#include "pagedkv/alloc.h"
+#include "pagedkv/runtime.h"
+#include "pagedkv/slots.h"
+
+#define NO_BLOCK (-1)
+#define NO_SEQ (-1)
+
+/* One block of a paged group, beside its count in the pool. holders = table entries that name it +
+ * pins of the open step.
+ *
+ *   count = number of holders,  a free block has writer NO_SEQ and frozen 0
+ *   writer = the one sequence that may write cells from frozen on without a copy, or NO_SEQ
+ *   count > 1:  every holder but the writer reads only cells [0, frozen)
+ *   count = 1:  frozen = 0 */
+struct block {
+    int32_t writer;
+    int32_t frozen;
+};
+
+/* A sequence's side of one group. Paged: its block table, of which entry i is
+ *
+ *   mapped exactly when  i < end  and  (i < kept_end  or  i >= frontier),  else -1
+ *
+ *   kept_end = ceil(kept prefix / block_size),  0 without a window
+ *   kept_end <= frontier: blocks in between were given back for good
+ *   while end < promised_end, each block given back is replaced by one at the end
+ *   end >= floor(length / block_size); blocks from ceil(length / block_size) on are reserved:
+ *   count 1, writer this sequence
+ *
+ * Continuous: the slot, and the cache row that it names. */
+struct seq_table {
+    int32_t kept_end;
+    int32_t frontier;
+    int32_t end;
+    int32_t promised_end; /* where the table ends once all that was admitted is written */
+    int32_t row;
+    pkv_slot slot;
+};
+
+/* What begin changed about who writes the tail block of a row. */
+enum tail_change {
+    TAIL_AS_BEFORE,
+    TAIL_CLAIMED, /* had no writer, has this sequence */
+    TAIL_LEFT     /* had this sequence, has no writer */
+};
+
+/* What begin did for one row of the step in one paged group, and commit keeps or abort undoes.
+ * The tail is the block of the row's first new cell.
+ *
+ *   copied_from = NO_BLOCK or the block that the tail entry named before; the reference of that
+ *   entry is now the step's pin, so that its count is unchanged */
+struct reservation {
+    int32_t end_before; /* of the table */
+    int32_t num_new;    /* blocks taken past it */
+    int32_t copied_from;
+    int32_t tail; /* the block whose writer changed */
+    enum tail_change change;
+};
+
+/* Layers with one geometry and table. Exactly one of pool and slots is there. Constant after
+ * create: everything but the contents of pool, slots, blocks, tables (the mutex) and of what is
+ * marked as the step's. */
+struct group {
+    const struct pkv_group_config *config; /* as in force */
+    int32_t num_owners;
+    int32_t max_blocks; /* 0 for continuous */
+    struct gqa_shape shape;
+
+    pkv_pages *pages;
+    pkv_pool *pool;
+    pkv_slots *slots;
+    int32_t *tables; /* [max_seqs][max_blocks], reserved address space; rows of live sequences */
+    size_t table_bytes;
+    struct pkv_kv_view first_view; /* of the first layer that owns pages */
+    size_t layer_stride_bytes;     /* from there to the next one's */
+    struct block *blocks;          /* [num_blocks] */
+    struct seq_table *seq_tables;  /* [max_seqs] */
+
+    /* the open step's, [max_step_rows] each */
+    struct reservation *reservations;
+    struct pkv_page_copy *copies;
+    int32_t num_copies;
+    int32_t num_planned; /* blocks that the rows decided so far will take */
+    int32_t *slot_ids;   /* continuous */
+    int64_t *kept_prefix;
+    pkv_plan *plan;
+};
+
+/* Constant after create but for the last field, which belongs to the thread that drives the step.
+ */
+struct layer {
+    int32_t group;
+    int32_t num_heads;
+    int32_t owner; /* the layer whose pages it reads: itself, or an earlier one */
+    const struct pkv_attn_constants *constants;
+    struct pkv_kv_view view;
+    bool is_attended; /* in the open step */
+};
+
+enum seq_state {
+    SEQ_FREE = 0,
+    SEQ_LIVE,
+    SEQ_DYING /* destroyed while in the open step: the handle is stale, the rest goes at its end */
+};
+
+/* One sequence; its index is its row in every per-sequence array for life. Guarded by the mutex.
+ *
+ *   number of SEQ_FREE records = num_free_seqs = length of the free list
+ *   generation moves when a sequence is destroyed, so no handle names two of them */
+struct seq {
+    uint64_t generation;
+    uint64_t tag;
+    uint64_t stamp; /* of the last batch that named it */
+    enum seq_state state;
+    bool in_step;
+    int32_t length; /* committed tokens: the one authority */
+    int32_t max_rewind;
+    int32_t kept_prefix; /* -1: each group's own */
+    int32_t next_free;
+};
+
+/* The one step. Guarded by the mutex while it is not open; open, constant until commit or abort.
+ *
+ *   cu_seqlens[i + 1] - cu_seqlens[i] = new tokens of row i,  cu_seqlens[num_rows] = num_tokens
+ *   kv_lens[i] = length of its sequence + those */
+struct step {
+    uint64_t generation;
+    bool is_open;
+    bool has_position_ids;
+    int32_t num_rows;
+    int32_t num_tokens;
+    int32_t *seqs;         /* [max_step_rows] sequence indices, the rows of the tables */
+    int32_t *cu_seqlens;   /* [max_step_rows + 1] */
+    int32_t *kv_lens;      /* [max_step_rows] */
+    int64_t *position_ids; /* [max_step_tokens] */
+};
+
+/* Scratch of pkv_cache_check, one a block of the largest group. */
+struct check_cell {
+    int32_t count;
+    int32_t last_seq; /* + 1; the last sequence whose table named the block */
+    bool writer_holds;
+};
+
+struct pkv_cache {
+    /* constant after create */
+    struct mem mem;
+    struct pkv_cache_config config; /* as in force; its arrays are the two below */
+    struct pkv_group_config *group_configs;
+    struct pkv_layer_config *layer_configs;
+    int64_t rope_positions; /* every position below has its row in every layer with rope */
+    struct group *groups;
+    struct layer *layers;
+    pkv_workspace *workspace; /* used by begin and by the open step's attend, never both */
+    void *arrays;             /* the one allocation that all arrays but tables are cut from */
+    size_t array_bytes;
+    bool has_mutex;
+    pthread_mutex_t mutex;
+
+    /* guarded by the mutex */
+    bool is_closed;
+    uint64_t batch_stamp;
+    struct seq *seqs; /* [max_seqs] */
+    int32_t first_free_seq;
+    int32_t num_free_seqs;
+    struct step step;
+    struct check_cell *check_cells;
+};
+
+static inline void cache_lock(pkv_cache *cache)
+{
+    pthread_mutex_lock(&cache->mutex);
+}
+
+static inline void cache_unlock(pkv_cache *cache)
+{
+    pthread_mutex_unlock(&cache->mutex);
+}
+
+static inline bool group_is_paged(const struct group *group)
+{
+    return group->pool != NULL;
+}
+
+/* The tokens that a sequence of this group always sees. */
+static inline int32_t group_kept_prefix(const struct group *group, const struct seq *seq)
+{
+    return seq->kept_prefix >= 0 ? seq->kept_prefix : (int32_t)group->config->kept_prefix;
+}
+
+#endif

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Walks everything that the runtime keeps twice, or derives, and compares: each block's count with
+ * the table entries and pins that name it, each table with the equations of struct seq_table, each
+ * record with its list. A line per violation goes to the log hook; nothing is changed or repaired.
+ * O(blocks + sequences * table), under the mutex. */
+#include "runtime/cache.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "base/window.h"
+#include "runtime/config.h"
+#include "runtime/seq_table.h"
+
+static int32_t report(const pkv_cache *cache, const char *what, int32_t group, int32_t seq,
+                      int32_t index)
+{
+    hooks_log(&cache->mem.routed, PKV_LOG_ERROR, "check: %s (group %d, sequence %d, index %d)",
+              what, group, seq, index);
+    return 1;
+}
+
+/* Cells of block i that a sequence of `length` tokens holds. */
+static int32_t cells_in(const struct group *group, int32_t length, int32_t i)
+{
+    const int64_t block_size = group->config->block_size;
+    const int64_t cells = length - i * block_size;
+    return (int32_t)(cells < 0 ? 0 : cells > block_size ? block_size : cells);
+}
+
+static int32_t check_entry(pkv_cache *cache, int32_t g, int32_t seq, int32_t i)
+{
+    const struct group *group = &cache->groups[g];
+    const int32_t block = seq_table_entries(group, seq)[i];
+    const int32_t length = cache->seqs[seq].length;
+    if (block < 0 || block >= group->config->num_blocks) {
+        return report(cache, "an entry outside the pool", g, seq, i);
+    }
+    struct check_cell *cell = &cache->check_cells[block];
+    int32_t broken = 0;
+    cell->count++;
+    if (cell->last_seq == seq + 1) {
+        broken += report(cache, "a block twice in one table", g, seq, i);
+    }
+    cell->last_seq = seq + 1;
+    const struct block *state = &group->blocks[block];
+    cell->writer_holds |= state->writer == seq;
+    const int32_t count = pkv_pool_ref_count(group->pool, block);
+    const int32_t num_cells = cells_in(group, length, i);
+    if (count > 1 && state->writer != seq && num_cells > state->frozen) {
+        broken += report(cache, "a reader beyond the frozen cells", g, seq, i);
+    }
+    const bool is_reserved = i >= config_blocks_of_cells(length, group->config->block_size);
+    if (is_reserved && (count != 1 || state->writer != seq)) {
+        broken += report(cache, "a reserved block that is not the sequence's own", g, seq, i);
+    }
+    return broken;
+}
+
+static int32_t check_table(pkv_cache *cache, int32_t g, int32_t seq)
+{
+    const struct group *group = &cache->groups[g];
+    const struct seq_table *table = &group->seq_tables[seq];
+    const struct seq *record = &cache->seqs[seq];
+    const int32_t block_size = group->config->block_size;
+    const int32_t *entries = seq_table_entries(group, seq);
+    int32_t broken = 0;
+    if (table->end < 0 || table->end > group->max_blocks || table->frontier < table->kept_end) {
+        return report(cache, "a table's bounds", g, seq, table->end);
+    }
+    if (table->end < record->length / block_size) {
+        broken += report(cache, "a table that ends before its tokens", g, seq, table->end);
+    }
+    for (int32_t i = 0; i < group->max_blocks; i++) {
+        const bool is_mapped = i < table->end && (i < table->kept_end || i >= table->frontier);
+        if (is_mapped) {
+            broken += check_entry(cache, g, seq, i);
+        } else if (entries[i] != NO_BLOCK) {
+            broken += report(cache, "an entry where nothing should be mapped", g, seq, i);
+        }
+    }
+    if (seq_table_next_resident(group, seq, record->length) != record->length) {
+        broken += report(cache, "a needed key that is not resident", g, seq, record->length);
+    }
+    return broken;
+}
+
+/* Pins of the open step count like table entries. */
+static int32_t check_pins(pkv_cache *cache, int32_t g)
+{
+    const struct group *group = &cache->groups[g];
+    int32_t broken = 0;
+    for (int32_t i = 0; cache->step.is_open && i < cache->step.num_rows; i++) {
+        const int32_t block = group->reservations[i].copied_from;
+        if (block == NO_BLOCK) {
+            continue;
+        }
+        if (block < 0 || block >= group->config->num_blocks) {
+            broken += report(cache, "a pin outside the pool", g, cache->step.seqs[i], block);
+        } else {
+            cache->check_cells[block].count++;
+        }
+    }
+    return broken;
+}
+
+static int32_t check_blocks(pkv_cache *cache, int32_t g)
+{
+    const struct group *group = &cache->groups[g];
+    int32_t broken = 0;
+    for (int32_t block = 0; block < group->config->num_blocks; block++) {
+        const struct block *state = &group->blocks[block];
+        const int32_t count = pkv_pool_ref_count(group->pool, block);
+        if (count != cache->check_cells[block].count) {
+            broken += report(cache, "a count that is not the number of holders", g, NO_SEQ, block);
+        }
+        if (state->writer != NO_SEQ && !cache->check_cells[block].writer_holds) {
+            broken +=
+                report(cache, "a writer that does not hold its block", g, state->writer, block);
+        }
+        if (count <= 1 && state->frozen != 0) {
+            broken += report(cache, "frozen cells without a second holder", g, NO_SEQ, block);
+        }
+        if (state->frozen < 0 || state->frozen > group->config->block_size) {
+            broken += report(cache, "more frozen cells than a block has", g, NO_SEQ, block);
+        }
+    }
+    return broken;
+}
+
+static int32_t check_group(pkv_cache *cache, int32_t g)
+{
+    const struct group *group = &cache->groups[g];
+    if (!group_is_paged(group)) {
+        const int32_t broken = pkv_slots_check(group->slots);
+        const int32_t held = cache->config.max_seqs - pkv_slots_num_free(group->slots);
+        const int32_t seqs = cache->config.max_seqs - cache->num_free_seqs;
+        return broken + (held != seqs ? report(cache, "slots and sequences", g, seqs, held) : 0);
+    }
+    memset(cache->check_cells, 0, (size_t)group->config->num_blocks * sizeof *cache->check_cells);
+    int32_t broken = pkv_pool_check(group->pool);
+    for (int32_t i = 0; i < cache->config.max_seqs; i++) {
+        if (cache->seqs[i].state != SEQ_FREE) {
+            broken += check_table(cache, g, i);
+        }
+    }
+    broken += check_pins(cache, g);
+    return broken + check_blocks(cache, g);
+}
+
+static int32_t check_seqs(const pkv_cache *cache)
+{
+    int32_t broken = 0;
+    int32_t num_free = 0;
+    for (int32_t i = 0; i < cache->config.max_seqs; i++) {
+        const struct seq *seq = &cache->seqs[i];
+        num_free += seq->state == SEQ_FREE;
+        if (seq->length < 0 || seq->length > cache->config.max_seq_len) {
+            broken += report(cache, "a length out of range", -1, i, seq->length);
+        }
+        if (seq->state == SEQ_DYING && !seq->in_step) {
+            broken += report(cache, "a dying sequence outside a step", -1, i, seq->length);
+        }
+        if (seq->in_step && !cache->step.is_open) {
+            broken += report(cache, "a sequence in a step that is not open", -1, i, seq->length);
+        }
+    }
+    if (num_free != cache->num_free_seqs) {
+        broken += report(cache, "the number of free sequences", -1, num_free, cache->num_free_seqs);
+    }
+    int32_t length = 0;
+    int32_t i = cache->first_free_seq;
+    while (i >= 0 && i < cache->config.max_seqs && length <= num_free &&
+           cache->seqs[i].state == SEQ_FREE) {
+        length++;
+        i = cache->seqs[i].next_free;
+    }
+    if (i != NO_SEQ || length != num_free) {
+        broken += report(cache, "the list of free sequences", -1, i, length);
+    }
+    return broken;
+}
+
+int32_t pkv_cache_check(pkv_cache *cache)
+{
+    if (cache == NULL) {
+        return 0;
+    }
+    cache_lock(cache);
+    int32_t broken = check_seqs(cache);
+    for (int32_t g = 0; g < cache->config.num_groups; g++) {
+        broken += check_group(cache, g);
+    }
+    cache_unlock(cache);
+    return broken;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * config.h: the one place that judges a configuration, and what follows from it: bounds in force,
+ * groups with every field filled in, and how many blocks a byte budget gives each of them. Nothing
+ * here takes memory, so that sizes can be asked for before anything is allocated, and create uses
+ * the very same functions. */
+#ifndef PKV_RUNTIME_CONFIG_H
+#define PKV_RUNTIME_CONFIG_H
+
+#include "pagedkv/runtime.h"
+
+/* Sequence indices take 24 bits of a handle. */
+#define CONFIG_MAX_SEQS (1 << 24)
+
+/* A byte budget shared out over the groups whose num_blocks is 0:
+ *
+ *   shared_bytes = bytes - payload of the groups that are fixed
+ *   needed_bytes = what max_seqs sequences of max_seq_len tokens need in the groups that are not */
+struct config_budget {
+    size_t shared_bytes;
+    size_t needed_bytes;
+};
+
+/* A group with v_width, window, kept prefix, block_size and num_blocks as they are in force. */
+struct config_group {
+    struct pkv_group_config config;
+    int32_t num_owners; /* layers that own pages in it */
+    int32_t max_blocks; /* entries of one block table; 0 for continuous rows */
+};
+
+/* Refuses what a cache may not be, naming the field. */
+enum pkv_status config_check(const struct pkv_cache_config *config);
+
+/* The config with max_step_rows as it is in force. Of a checked config, like all that follow. */
+struct pkv_cache_config config_resolve(const struct pkv_cache_config *config);
+
+/* Sets up the sharing of `bytes`. all_fit: refuse also when fixed groups alone pass the budget.
+ * PKV_NEVER_FITS, or PKV_INVALID_ARGUMENT for a product that overflows. */
+enum pkv_status config_share(const struct pkv_cache_config *config, size_t bytes, bool all_fit,
+                             struct config_budget *budget);
+
+/* Group g, its blocks from the budget when it is not fixed. PKV_NEVER_FITS when that gives none. */
+enum pkv_status config_group_of(const struct pkv_cache_config *config,
+                                const struct config_budget *budget, int32_t g,
+                                struct config_group *group);
+
+/* The page store that a group needs. */
+struct pkv_page_geometry config_geometry(const struct config_group *group);
+
+/* Blocks that a sequence of num_cells tokens holds at once in a paged group: all of them, or in a
+ * window group what a row can see and write in one step, with the kept prefix beside it. */
+int32_t config_blocks_for(const struct pkv_group_config *group, int32_t max_step_tokens,
+                          int64_t num_cells, int64_t kept_prefix, int64_t max_rewind);
+
+static inline int32_t config_blocks_of_cells(int64_t num_cells, int32_t block_size)
+{
+    return (int32_t)((num_cells + block_size - 1) / block_size);
+}
+
+#endif

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Attention of the open step: a plan per group, made once at begin, and one layer run by it. The
+ * mutex is held only to check the handle; what a layer reads afterwards stays as it is until commit
+ * or abort. A layer that shares pages runs by the same plan with nothing to append. */
+#include "base/error.h"
+#include "runtime/seq_table.h"
+#include "runtime/step.h"
+
+static void fill_row(const pkv_cache *cache, const struct group *group, int32_t i,
+                     struct gqa_row *row)
+{
+    const struct step *step = &cache->step;
+    const int32_t seq = step->seqs[i];
+    const int64_t kept_prefix = group->kept_prefix[i];
+    *row = (struct gqa_row){
+        .q_begin = step->cu_seqlens[i],
+        .q_len = step->cu_seqlens[i + 1] - step->cu_seqlens[i],
+        .kv_len = step->kv_lens[i],
+        .kept_prefix = kept_prefix < step->kv_lens[i] ? (int32_t)kept_prefix : step->kv_lens[i],
+        .copy_src = NO_BLOCK,
+    };
+    if (!group_is_paged(group)) {
+        row->block = group->slot_ids[i];
+        return;
+    }
+    row->table = seq_table_entries(group, seq);
+    const int32_t copied_from = group->reservations[i].copied_from;
+    if (copied_from != NO_BLOCK) {
+        row->copy_src = copied_from;
+        row->copy_cells = cache->seqs[seq].length % group->config->block_size;
+    }
+}
+
+enum pkv_status step_plan(pkv_cache *cache)
+{
+    const int32_t num_rows = cache->step.num_rows;
+    enum pkv_status status = PKV_OK;
+    if (cache->step.num_tokens == 0) {
+        return PKV_OK;
+    }
+    for (int32_t g = 0; status == PKV_OK && g < cache->config.num_groups; g++) {
+        struct group *group = &cache->groups[g];
+        struct gqa_row *rows = gqa_plan_rows(cache->workspace, group->plan, num_rows);
+        if (rows == NULL) {
+            return refuse(PKV_NO_MEMORY, "no memory for a plan of %d rows", num_rows);
+        }
+        for (int32_t i = 0; i < num_rows; i++) {
+            fill_row(cache, group, i, &rows[i]);
+        }
+        status = gqa_plan_split(cache->workspace, group->plan, &group->shape);
+    }
+    return status;
+}
+
+/* One of q, k, v, out: there when it is needed, and its rows do not overlap. */
+static enum pkv_status check_tensor(const char *name, const void *tensor, bool is_needed,
+                                    size_t *stride, size_t width)
+{
+    if ((tensor != NULL) != is_needed) {
+        return refuse(PKV_INVALID_ARGUMENT, "io->%s is %s", name,
+                      is_needed ? "NULL" : "given, but this layer takes none");
+    }
+    if (*stride == 0) {
+        *stride = width;
+    }
+    if (is_needed && *stride < width) {
+        return refuse(PKV_INVALID_ARGUMENT, "io->%s_stride = %zu, below its width %zu", name,
+                      *stride, width);
+    }
+    return PKV_OK;
+}
+
+/* Checks the tensors and resolves the strides of `run`. */
+static enum pkv_status check_tensors(const struct pkv_cache_config *config, int32_t layer,
+                                     struct gqa_layer *run)
+{
+    const struct pkv_layer_config *of_layer = &config->layers[layer];
+    const struct pkv_group_config *group = &config->groups[of_layer->group];
+    const size_t num_heads = (size_t)of_layer->num_heads;
+    const size_t kv_heads = (size_t)group->kv_heads;
+    const size_t k_width = (size_t)group->k_width;
+    const size_t v_width = (size_t)group->v_width;
+    const bool has_k = !of_layer->shares_kv;
+    const bool has_v = has_k && !group->v_in_k;
+    enum pkv_status status = check_tensor("q", run->q, true, &run->q_stride, num_heads * k_width);
+    if (status == PKV_OK) {
+        status = check_tensor("k", run->k, has_k, &run->k_stride, kv_heads * k_width);
+    }
+    if (status == PKV_OK) {
+        status = check_tensor("v", run->v, has_v, &run->v_stride, kv_heads * v_width);
+    }
+    if (status == PKV_OK) {
+        status = check_tensor("out", run->out, true, &run->out_stride, num_heads * v_width);
+    }
+    return status;
+}
+
+static enum pkv_status check_layer(pkv_cache *cache, pkv_step step, int32_t layer)
+{
+    cache_lock(cache);
+    const enum pkv_status status = step_check(cache, step);
+    cache_unlock(cache);
+    if (status != PKV_OK) {
+        return status;
+    }
+    if (layer < 0 || layer >= cache->config.num_layers) {
+        return refuse(PKV_INVALID_ARGUMENT, "layer = %d, outside [0, %d)", layer,
+                      cache->config.num_layers);
+    }
+    const int32_t owner = cache->layers[layer].owner;
+    if (owner == layer && cache->layers[layer].is_attended) {
+        return refuse(PKV_INVALID_ARGUMENT, "layer %d was appended in this step already", layer);
+    }
+    if (owner != layer && !cache->layers[owner].is_attended) {
+        return refuse(PKV_INVALID_ARGUMENT,
+                      "layer %d reads the pages of layer %d, which was not appended yet", layer,
+                      owner);
+    }
+    return PKV_OK;
+}
+
+enum pkv_status pkv_step_attend(pkv_cache *cache, pkv_step step, int32_t layer,
+                                const struct pkv_layer_io *io)
+{
+    if (cache == NULL || io == NULL) {
+        return refuse(PKV_INVALID_ARGUMENT, "%s is NULL", cache == NULL ? "cache" : "io");
+    }
+    if (io->size != sizeof *io) {
+        return refuse(PKV_INVALID_ARGUMENT, "io->size = %zu, not %zu", io->size, sizeof *io);
+    }
+    enum pkv_status status = check_layer(cache, step, layer);
+    if (status != PKV_OK) {
+        return status;
+    }
+    struct layer *runs = &cache->layers[layer];
+    if (cache->step.num_tokens > 0) {
+        struct gqa_layer run = {
+            .dtype = cache->config.dtype,
+            .num_heads = runs->num_heads,
+            .q = io->q,
+            .k = io->k,
+            .v = io->v,
+            .out = io->out,
+            .lse = io->lse,
+            .q_stride = io->q_stride,
+            .k_stride = io->k_stride,
+            .v_stride = io->v_stride,
+            .out_stride = io->out_stride,
+            .cache = runs->view,
+            .constants = runs->constants,
+            .position_ids = cache->step.has_position_ids ? cache->step.position_ids : NULL,
+        };
+        status = check_tensors(&cache->config, layer, &run);
+        if (status != PKV_OK) {
+            return status;
+        }
+        gqa_run_layer(cache->workspace, cache->groups[runs->group].plan, &run);
+    }
+    runs->is_attended = true;
+    return PKV_OK;
+}
