@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * forward.h: one forward pass over packed tokens of any number of sequences. All of it is local to
+ * a token except attention, which is the caller's: that is where a KV cache goes.
+ *
+ *   x = embedding;  per layer:  x += wo * attend(rope(wq n), rope(wk n), wv n),   n = rms(x)
+ *                               x += w2 * (silu(w1 n) * (w3 n)),                  n = rms(x)
+ *
+ * A token's result depends on its own input and on attention alone: each number is one dot product
+ * in a fixed order, whatever stands beside it in the batch. */
+#ifndef STORY_FORWARD_H
+#define STORY_FORWARD_H
+
+#include "model.h"
+
+/* What attention gets for one layer, tokens packed: q and out [tokens][num_heads][head_dim], k and
+ * v [tokens][kv_heads][head_dim], q and k already rotated. False = it failed and complained. */
+typedef bool attend_fn(void *context, int32_t layer, const float *q, const float *k, const float *v,
+                       float *out);
+
+struct activations {
+    int32_t max_tokens;
+    float *x;        /* [max_tokens][dim] */
+    float *normed;   /* [max_tokens][dim] */
+    float *q;        /* [max_tokens][dim] */
+    float *k;        /* [max_tokens][kv_dim] */
+    float *v;        /* [max_tokens][kv_dim] */
+    float *attended; /* [max_tokens][dim] */
+    float *gate;     /* [max_tokens][hidden_dim] */
+    float *up;       /* [max_tokens][hidden_dim] */
+    float *logits;   /* [vocab_size] */
+};
+
+bool activations_create(const struct model *model, int32_t max_tokens, struct activations *a);
+void activations_free(struct activations *a);
+
+/* The tokens and their positions in their own sequences; the result stays in a->x. */
+bool forward(const struct model *model, struct activations *a, const int32_t *tokens,
+             const int32_t *positions, int32_t num_tokens, attend_fn *attend, void *context);
+
+/* The most likely token after token `index` of the last pass, and by how much its logit leads the
+ * second (margin may be NULL). Complains when a logit is not finite. */
+bool next_token(const struct model *model, struct activations *a, int32_t index, int32_t *token,
+                float *margin);
+
+#endif

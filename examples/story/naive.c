@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * naive.c: attention by the book. The query at position f sees key j when f - window < j <= f, or
+ * when j < kept_prefix; weights are exp(x_j - max) / sum, in double. */
+#include "naive.h"
+
+#include "forward.h"
+#include "report.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One sequence: k and v are [num_layers][capacity][kv_dim]. */
+struct dense_cache {
+    const struct model *model;
+    int32_t window;
+    int32_t kept_prefix;
+    int32_t capacity;
+    int32_t position; /* of the token at hand */
+    float *k;
+    float *v;
+    double *weights; /* [capacity] */
+};
+
+static bool sees(const struct dense_cache *cache, int32_t j)
+{
+    return cache->window == 0 || j > cache->position - cache->window || j < cache->kept_prefix;
+}
+
+/* Fills cache->weights for the keys 0..position of one head, 0 where a key is not seen. */
+static void softmax_scores(struct dense_cache *cache, const float *q, const float *keys)
+{
+    const int32_t width = cache->model->head_dim;
+    const size_t stride = (size_t)cache->model->kv_dim;
+    double highest = -INFINITY;
+    for (int32_t j = 0; j <= cache->position; j++) {
+        double x = 0;
+        for (int32_t i = 0; i < width; i++) {
+            x += (double)q[i] * (double)keys[(size_t)j * stride + (size_t)i];
+        }
+        cache->weights[j] = x / sqrt((double)width);
+        if (sees(cache, j) && cache->weights[j] > highest) {
+            highest = cache->weights[j];
+        }
+    }
+    double sum = 0;
+    for (int32_t j = 0; j <= cache->position; j++) {
+        cache->weights[j] = sees(cache, j) ? exp(cache->weights[j] - highest) : 0;
+        sum += cache->weights[j];
+    }
+    for (int32_t j = 0; j <= cache->position; j++) {
+        cache->weights[j] /= sum;
+    }
+}
+
+static bool attend_dense(void *context, int32_t layer, const float *q, const float *k,
+                         const float *v, float *out)
+{
+    struct dense_cache *cache = context;
+    const struct model *m = cache->model;
+    const size_t kv_dim = (size_t)m->kv_dim;
+    const size_t base = (size_t)layer * (size_t)cache->capacity * kv_dim;
+    const size_t cell = base + (size_t)cache->position * kv_dim;
+    memcpy(cache->k + cell, k, kv_dim * sizeof *k);
+    memcpy(cache->v + cell, v, kv_dim * sizeof *v);
+    for (int32_t head = 0; head < m->num_heads; head++) {
+        const size_t channel = (size_t)(head / (m->num_heads / m->kv_heads) * m->head_dim);
+        const size_t row = (size_t)(head * m->head_dim);
+        softmax_scores(cache, q + row, cache->k + base + channel);
+        for (size_t i = 0; i < (size_t)m->head_dim; i++) {
+            double sum = 0;
+            for (size_t j = 0; j <= (size_t)cache->position; j++) {
+                sum += cache->weights[j] * (double)cache->v[base + channel + j * kv_dim + i];
+            }
+            out[row + i] = (float)sum;
+        }
+    }
+    return true;
+}
+
+static bool decode(struct dense_cache *cache, struct activations *a, struct request *request,
+                   float *margin)
+{
+    const struct model *m = cache->model;
+    for (cache->position = 0; !request->ended; cache->position++) {
+        const int32_t *token = &request->tokens[cache->position];
+        if (!forward(m, a, token, &cache->position, 1, attend_dense, cache)) {
+            return false;
+        }
+        if (cache->position + 1 < request->num_tokens) {
+            continue;
+        }
+        int32_t next = 0;
+        float lead = 0;
+        if (!next_token(m, a, 0, &next, &lead)) {
+            return false;
+        }
+        if (lead < *margin) {
+            *margin = lead;
+        }
+        request_take(request, next);
+    }
+    return true;
+}
+
+bool naive_decode(const struct model *model, int32_t window, int32_t kept_prefix,
+                  struct request_list *requests, float *margin)
+{
+    struct dense_cache cache = {.model = model,
+                                .window = window,
+                                .kept_prefix = kept_prefix,
+                                .capacity = request_longest(requests)};
+    const size_t cells = (size_t)model->num_layers * (size_t)cache.capacity;
+    struct activations a = {0};
+    cache.k = calloc(cells, (size_t)model->kv_dim * sizeof(float));
+    cache.v = calloc(cells, (size_t)model->kv_dim * sizeof(float));
+    cache.weights = calloc((size_t)cache.capacity, sizeof(double));
+    bool ok = cache.k != NULL && cache.v != NULL && cache.weights != NULL;
+    if (!ok) {
+        complain("out of memory for a dense cache of %d tokens", cache.capacity);
+    }
+    ok = ok && activations_create(model, 1, &a);
+    *margin = INFINITY;
+    for (int32_t r = 0; ok && r < requests->count; r++) {
+        ok = decode(&cache, &a, &requests->items[r], margin);
+    }
+    activations_free(&a);
+    free(cache.k);
+    free(cache.v);
+    free(cache.weights);
+    return ok;
+}

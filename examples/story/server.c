@@ -1,0 +1,437 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * server.c: every iteration admits what has arrived and fits, puts one token or more of each
+ * running request into a step, runs the layers, commits, and samples where a request has all its
+ * tokens in the cache. A step has room for a token of each row and one chunk of prefill between
+ * them.
+ *
+ *   waiting --admit--> running --ended--> done        requests wait and run in order of arrival
+ *      ^------preempt-----'
+ *
+ * Blocks grow with the requests, so a step may find none: then the youngest running request gives
+ * all of its back. It keeps its tokens and is prefilled with them later. The oldest is never
+ * preempted, and fits alone (checked before the first step), so the loop ends. */
+#include "server.h"
+
+#include "forward.h"
+#include "report.h"
+
+#include "pagedkv/runtime.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PROGRESS_STEPS = 64 };
+
+enum state { WAITING, RUNNING, DONE };
+
+struct entry {
+    enum state state;
+    pkv_seq seq;         /* zeroed until the first admission */
+    int32_t num_written; /* tokens in the cache */
+};
+
+/* One step's rows in packed order. */
+struct step_rows {
+    int32_t num_rows;
+    int32_t num_tokens;
+    int32_t *request; /* [max_batch] */
+    int32_t *q_lens;  /* [max_batch] */
+    pkv_seq *seqs;    /* [max_batch] */
+    int32_t *tokens;  /* [max_step_tokens] */
+    int32_t *positions;
+    pkv_step handle;
+};
+
+struct server {
+    const struct model *model;
+    const struct options *options;
+    struct request_list *requests;
+    struct entry *entries;   /* [requests->count] */
+    int32_t max_step_tokens; /* max_batch - 1 + chunk */
+    pkv_cache *cache;
+    struct activations activations;
+    struct step_rows rows;
+    struct serve_stats *stats;
+};
+
+/* Creates the cache: one group that all layers share. */
+static bool create_cache(struct server *s)
+{
+    const struct options *o = s->options;
+    const int32_t longest = request_longest(s->requests);
+    const int64_t full = (int64_t)o->max_batch * ((longest - 1) / o->block_size + 1);
+    if (full > INT32_MAX) {
+        return complain("%d requests of %d tokens need more blocks than there are ids",
+                        o->max_batch, longest);
+    }
+    const struct pkv_group_config group = {
+        .storage = o->form == FORM_PAGED ? PKV_STORAGE_PAGED : PKV_STORAGE_CONTINUOUS,
+        .kv_heads = s->model->kv_heads,
+        .k_width = s->model->head_dim,
+        .k_dtype = o->dtype,
+        .v_dtype = o->dtype,
+        .block_size = o->block_size,
+        .sliding_window = o->window,
+        .kept_prefix = o->kept_prefix,
+        .num_blocks = o->num_blocks > 0 ? o->num_blocks : (int32_t)full,
+    };
+    struct pkv_layer_config *layers = calloc((size_t)s->model->num_layers, sizeof *layers);
+    if (layers == NULL) {
+        return complain("out of memory for %d layers", s->model->num_layers);
+    }
+    for (int32_t layer = 0; layer < s->model->num_layers; layer++) {
+        layers[layer] =
+            (struct pkv_layer_config){.num_heads = s->model->num_heads, .kv_layer = layer};
+    }
+    const struct pkv_cache_config config = {
+        .size = sizeof config,
+        .groups = &group,
+        .num_groups = 1,
+        .layers = layers,
+        .num_layers = s->model->num_layers,
+        .dtype = PKV_F32,
+        .max_seqs = o->max_batch,
+        .max_seq_len = longest,
+        .max_step_tokens = s->max_step_tokens,
+        .num_threads = o->threads,
+    };
+    const enum pkv_status status = pkv_cache_create(&config, &s->cache);
+    free(layers);
+    return status == PKV_OK || complain("no cache: %s", pkv_last_error());
+}
+
+static bool allocate(struct server *s)
+{
+    const size_t rows = (size_t)s->options->max_batch;
+    const size_t tokens = (size_t)s->max_step_tokens;
+    s->entries = calloc((size_t)s->requests->count, sizeof *s->entries);
+    s->rows.request = calloc(rows, sizeof *s->rows.request);
+    s->rows.q_lens = calloc(rows, sizeof *s->rows.q_lens);
+    s->rows.seqs = calloc(rows, sizeof *s->rows.seqs);
+    s->rows.tokens = calloc(tokens, sizeof *s->rows.tokens);
+    s->rows.positions = calloc(tokens, sizeof *s->rows.positions);
+    if (!s->entries || !s->rows.request || !s->rows.q_lens || !s->rows.seqs || !s->rows.tokens ||
+        !s->rows.positions) {
+        return complain("out of memory for a batch of %zu tokens", tokens);
+    }
+    return activations_create(s->model, s->max_step_tokens, &s->activations);
+}
+
+static void release(struct server *s)
+{
+    if (pkv_cache_destroy(s->cache, true) != PKV_OK) {
+        complain("the cache would not go: %s", pkv_last_error());
+    }
+    activations_free(&s->activations);
+    free(s->entries);
+    free(s->rows.request);
+    free(s->rows.q_lens);
+    free(s->rows.seqs);
+    free(s->rows.tokens);
+    free(s->rows.positions);
+}
+
+/* Refuses, before any work, a request that could not finish even if it were alone. The last token
+ * of a request is never written. */
+static bool check_each_fits(struct server *s)
+{
+    pkv_seq probe = {0};
+    if (pkv_seq_create(s->cache, NULL, &probe) != PKV_OK) {
+        return complain("no sequence: %s", pkv_last_error());
+    }
+    for (int32_t r = 0; r < s->requests->count; r++) {
+        const struct request *request = &s->requests->items[r];
+        if (request->ended) {
+            continue;
+        }
+        struct pkv_admission admission = {0};
+        struct pkv_shortage shortage = {0};
+        const enum pkv_status status =
+            pkv_seq_admit(s->cache, probe, request->tokens, NULL, request->num_prompt,
+                          request->max_tokens - 1 - request->num_prompt, 0, &admission, &shortage);
+        if (status == PKV_NEVER_FITS) {
+            return complain("request %d: %d tokens need %lld blocks, the pool has %d", r,
+                            request->max_tokens - 1, (long long)shortage.need,
+                            s->stats->num_blocks);
+        }
+        if (status != PKV_OK || pkv_seq_truncate(s->cache, probe, 0) != PKV_OK) {
+            return complain("request %d: %s", r, pkv_last_error());
+        }
+    }
+    return pkv_seq_destroy(s->cache, probe) == PKV_OK || complain("%s", pkv_last_error());
+}
+
+/* Room for what the request has and one token more, or *waits: not now. */
+static bool admit_one(struct server *s, int32_t r, bool *waits)
+{
+    struct entry *entry = &s->entries[r];
+    const struct request *request = &s->requests->items[r];
+    enum pkv_status status = PKV_OK;
+    if (entry->seq.id == 0) {
+        status = pkv_seq_create(s->cache, NULL, &entry->seq);
+    }
+    if (status == PKV_OK) {
+        const int32_t reserve = request->num_tokens + 1 < request->max_tokens ? 1 : 0;
+        struct pkv_admission admission = {0};
+        status = pkv_seq_admit(s->cache, entry->seq, request->tokens, NULL, request->num_tokens,
+                               reserve, 0, &admission, NULL);
+    }
+    *waits = status == PKV_NO_BLOCKS;
+    if (status == PKV_OK) {
+        entry->state = RUNNING;
+    }
+    return status == PKV_OK || *waits || complain("request %d: %s", r, pkv_last_error());
+}
+
+/* In order of arrival; the first that has to wait keeps the later ones waiting too. */
+static bool admit_arrived(struct server *s, int32_t iteration)
+{
+    bool waits = false;
+    for (int32_t r = 0; r < s->requests->count && r <= iteration && !waits; r++) {
+        if (s->requests->items[r].ended) {
+            s->entries[r].state = DONE;
+        }
+        if (s->entries[r].state == WAITING && !admit_one(s, r, &waits)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Adds the request's next tokens: the one just sampled, or more of what the cache lacks, up to a
+ * chunk and to what is left of *spare, the step's tokens beyond one a row. */
+static void add_row(struct server *s, int32_t r, int32_t *spare)
+{
+    struct step_rows *rows = &s->rows;
+    const struct request *request = &s->requests->items[r];
+    const int32_t from = s->entries[r].num_written;
+    int32_t more = request->num_tokens - from - 1;
+    if (more > s->options->chunk - 1) {
+        more = s->options->chunk - 1;
+    }
+    if (more > *spare) {
+        more = *spare;
+    }
+    *spare -= more;
+    for (int32_t i = 0; i <= more; i++) {
+        rows->tokens[rows->num_tokens] = request->tokens[from + i];
+        rows->positions[rows->num_tokens] = from + i;
+        rows->num_tokens++;
+    }
+    rows->request[rows->num_rows] = r;
+    rows->q_lens[rows->num_rows] = more + 1;
+    rows->seqs[rows->num_rows] = s->entries[r].seq;
+    rows->num_rows++;
+}
+
+static void collect_rows(struct server *s)
+{
+    int32_t spare = s->max_step_tokens;
+    s->rows.num_rows = 0;
+    s->rows.num_tokens = 0;
+    for (int32_t r = 0; r < s->requests->count; r++) {
+        spare -= s->entries[r].state == RUNNING ? 1 : 0;
+    }
+    for (int32_t r = 0; r < s->requests->count; r++) {
+        if (s->entries[r].state == RUNNING) {
+            add_row(s, r, &spare);
+        }
+    }
+}
+
+/* The last row is the youngest request. */
+static bool preempt_youngest(struct server *s)
+{
+    struct entry *entry = &s->entries[s->rows.request[s->rows.num_rows - 1]];
+    if (pkv_seq_truncate(s->cache, entry->seq, 0) != PKV_OK) {
+        return complain("preemption: %s", pkv_last_error());
+    }
+    entry->state = WAITING;
+    entry->num_written = 0;
+    s->stats->num_preemptions++;
+    return true;
+}
+
+/* Opens a step of all running requests, fewer when blocks are short; no row, no step. */
+static bool begin_step(struct server *s)
+{
+    for (;;) {
+        collect_rows(s);
+        if (s->rows.num_rows == 0) {
+            return true;
+        }
+        const struct pkv_batch batch = {
+            .size = sizeof batch,
+            .seqs = s->rows.seqs,
+            .q_lens = s->rows.q_lens,
+            .num_rows = s->rows.num_rows,
+            .num_required_rows = s->rows.num_rows,
+            .token_ids = s->rows.tokens,
+        };
+        struct pkv_shortage shortage = {0};
+        const enum pkv_status status = pkv_step_begin(s->cache, &batch, &s->rows.handle, &shortage);
+        if (status == PKV_OK) {
+            return true;
+        }
+        if (status != PKV_NO_BLOCKS) {
+            return complain("step: %s", pkv_last_error());
+        }
+        if (s->rows.num_rows == 1) {
+            return complain("step: one request needs %lld blocks, %lld are free",
+                            (long long)shortage.need, (long long)shortage.free);
+        }
+        if (!preempt_youngest(s)) {
+            return false;
+        }
+    }
+}
+
+static bool attend_cached(void *context, int32_t layer, const float *q, const float *k,
+                          const float *v, float *out)
+{
+    const struct server *s = context;
+    const struct pkv_layer_io io = {.size = sizeof io, .q = q, .k = k, .v = v, .out = out};
+    return pkv_step_attend(s->cache, s->rows.handle, layer, &io) == PKV_OK ||
+           complain("layer %d: %s", layer, pkv_last_error());
+}
+
+/* Row i's last token is at packed index `last`. Only a row whose tokens are all in the cache has a
+ * next one to choose. */
+static bool advance_row(struct server *s, int32_t i, int32_t last)
+{
+    const int32_t r = s->rows.request[i];
+    struct request *request = &s->requests->items[r];
+    struct entry *entry = &s->entries[r];
+    entry->num_written += s->rows.q_lens[i];
+    if (entry->num_written < request->num_tokens) {
+        return true;
+    }
+    int32_t token = 0;
+    if (!next_token(s->model, &s->activations, last, &token, NULL)) {
+        return false;
+    }
+    request_take(request, token);
+    if (!request->ended) {
+        return true;
+    }
+    entry->state = DONE;
+    return pkv_seq_destroy(s->cache, entry->seq) == PKV_OK || complain("%s", pkv_last_error());
+}
+
+static bool run_step(struct server *s)
+{
+    if (!forward(s->model, &s->activations, s->rows.tokens, s->rows.positions, s->rows.num_tokens,
+                 attend_cached, s)) {
+        return false;
+    }
+    if (pkv_step_commit(s->cache, s->rows.handle, NULL) != PKV_OK) {
+        return complain("commit: %s", pkv_last_error());
+    }
+    int32_t end = 0;
+    for (int32_t i = 0; i < s->rows.num_rows; i++) {
+        end += s->rows.q_lens[i];
+        if (!advance_row(s, i, end - 1)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Counts the open step. */
+static bool count_step(struct server *s, bool progress, double start)
+{
+    struct serve_stats *stats = s->stats;
+    struct pkv_group_usage usage = {0};
+    if (pkv_cache_usage(s->cache, 0, &usage) != PKV_OK) {
+        return complain("usage: %s", pkv_last_error());
+    }
+    stats->num_steps++;
+    stats->num_computed += s->rows.num_tokens;
+    if (s->rows.num_rows > stats->peak_rows) {
+        stats->peak_rows = s->rows.num_rows;
+    }
+    if (usage.held > stats->peak_blocks) {
+        stats->peak_blocks = usage.held;
+    }
+    if (progress && stats->num_steps % PROGRESS_STEPS == 0) {
+        fprintf(stderr, "step %d: %d rows, %d of %d %s free, %.0f tokens/s\n", stats->num_steps,
+                s->rows.num_rows, usage.free, usage.num_blocks,
+                s->options->form == FORM_PAGED ? "blocks" : "cache rows",
+                (double)stats->num_computed / (now_seconds() - start + 1e-9));
+    }
+    return true;
+}
+
+static bool all_done(const struct server *s)
+{
+    for (int32_t r = 0; r < s->requests->count; r++) {
+        if (s->entries[r].state != DONE) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool run_requests(struct server *s, bool progress)
+{
+    const double start = now_seconds();
+    for (int32_t iteration = 0; !all_done(s); iteration++) {
+        if (!admit_arrived(s, iteration) || !begin_step(s)) {
+            return false;
+        }
+        if (s->rows.num_rows == 0 && iteration >= s->requests->count) {
+            return complain("nothing runs, and no request can be admitted");
+        }
+        if (s->rows.num_rows == 0) {
+            continue;
+        }
+        if (!count_step(s, progress, start) || !run_step(s)) {
+            return false;
+        }
+    }
+    s->stats->seconds = now_seconds() - start;
+    return true;
+}
+
+/* Nothing may be left behind: every invariant holds and every block is free. */
+static bool check_empty(struct server *s)
+{
+    struct pkv_group_usage usage = {0};
+    const int32_t broken = pkv_cache_check(s->cache);
+    if (broken != 0) {
+        return complain("the cache has %d broken invariants", broken);
+    }
+    if (pkv_cache_usage(s->cache, 0, &usage) != PKV_OK || usage.held != 0) {
+        return complain("%d blocks are still held", usage.held);
+    }
+    return true;
+}
+
+static bool read_pool_size(struct server *s)
+{
+    struct pkv_group_usage usage = {0};
+    if (pkv_cache_usage(s->cache, 0, &usage) != PKV_OK) {
+        return complain("usage: %s", pkv_last_error());
+    }
+    s->stats->num_blocks = usage.num_blocks;
+    return true;
+}
+
+bool serve(const struct model *model, const struct options *options, bool progress,
+           struct request_list *requests, struct serve_stats *stats)
+{
+    const int32_t longest = request_longest(requests);
+    struct server s = {.model = model,
+                       .options = options,
+                       .requests = requests,
+                       .max_step_tokens = options->max_batch - 1 +
+                                          (options->chunk < longest ? options->chunk : longest),
+                       .stats = stats};
+    memset(stats, 0, sizeof *stats);
+    const bool ok = allocate(&s) && create_cache(&s) && read_pool_size(&s) && check_each_fits(&s) &&
+                    run_requests(&s, progress) && check_empty(&s);
+    release(&s);
+    return ok;
+}
