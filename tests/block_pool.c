@@ -1,0 +1,431 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The block pool: its order, its counts, and that a refused list changes nothing. */
+#include "alloc/block_pool.h"
+
+#include <string.h>
+
+#include "support/test.h"
+
+#define MODEL_BLOCKS 48
+#define MODEL_LIST 24
+
+/* All that a pool knows, for comparing before and after. */
+struct pool_state {
+    struct block_record records[64];
+    int32_t num_free, head, tail;
+};
+
+static struct pool_state state_of(const pkv_pool *pool)
+{
+    struct pool_state state;
+    memset(&state, 0, sizeof state);
+    CU_ASSERT_FATAL(pool->num_blocks <= 64);
+    memcpy(state.records, pool->records, (size_t)pool->num_blocks * sizeof pool->records[0]);
+    state.num_free = pool->num_free;
+    state.head = pool->head;
+    state.tail = pool->tail;
+    return state;
+}
+
+static bool is_same(const pkv_pool *pool, const struct pool_state *before)
+{
+    const struct pool_state now = state_of(pool);
+    return memcmp(&now, before, sizeof now) == 0;
+}
+
+static pkv_pool *pool_of(int32_t num_blocks)
+{
+    pkv_pool *pool = NULL;
+    ASSERT_STATUS(PKV_OK, pkv_pool_create(num_blocks, NULL, &pool));
+    CU_ASSERT_FATAL(pool != NULL);
+    return pool;
+}
+
+static void destroy_sound(pkv_pool *pool)
+{
+    CU_ASSERT_EQUAL(pkv_pool_check(pool), 0);
+    pkv_pool_destroy(pool);
+}
+
+static void create_refuses_what_is_no_pool(void)
+{
+    pkv_pool *const untouched = (pkv_pool *)&(int){0};
+    pkv_pool *pool = untouched;
+    struct test_memory memory = {0};
+    struct pkv_hooks half = test_hooks(&memory);
+    half.free = NULL;
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_pool_create(4, NULL, NULL));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_pool_create(0, NULL, &pool));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_pool_create(-1, NULL, &pool));
+    CU_ASSERT_STRING_EQUAL(pkv_last_error(), "num_blocks = -1, below 1");
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_pool_create(4, &half, &pool));
+    CU_ASSERT_PTR_EQUAL(pool, untouched);
+    CU_ASSERT_EQUAL(memory.calls, 0);
+}
+
+static void create_fails_cleanly_at_every_allocation(void)
+{
+    struct test_memory memory = {0};
+    const struct pkv_hooks hooks = test_hooks(&memory);
+    pkv_pool *pool = NULL;
+    long failures = 0;
+    for (memory.fail_at = 1; pkv_pool_create(9, &hooks, &pool) != PKV_OK;) {
+        CU_ASSERT(pool == NULL && memory.live == 0 && memory.live_bytes == 0);
+        memory.fail_at = ++failures + 1;
+    }
+    CU_ASSERT_EQUAL(failures, 2);
+    destroy_sound(pool);
+    CU_ASSERT(memory.live == 0 && memory.live_bytes == 0);
+    pkv_pool_destroy(NULL);
+}
+
+static void ids_are_handed_out_longest_free_first(void)
+{
+    pkv_pool *pool = pool_of(5);
+    int32_t ids[5];
+    ASSERT_STATUS(PKV_OK, pkv_pool_alloc(pool, 3, ids));
+    CU_ASSERT(ids[0] == 0 && ids[1] == 1 && ids[2] == 2);
+    ASSERT_STATUS(PKV_OK, pkv_pool_release(pool, (const int32_t[]){1, -1, 0}, 3));
+    ASSERT_STATUS(PKV_OK, pkv_pool_alloc(pool, 4, ids));
+    CU_ASSERT(ids[0] == 3 && ids[1] == 4 && ids[2] == 1 && ids[3] == 0);
+    CU_ASSERT_EQUAL(pkv_pool_num_free(pool), 0);
+    CU_ASSERT_EQUAL(block_pool_take(pool), -1);
+    ASSERT_STATUS(PKV_OK, pkv_pool_release(pool, (const int32_t[]){2}, 1));
+    CU_ASSERT_EQUAL(block_pool_take(pool), 2);
+    destroy_sound(pool);
+}
+
+static void counts_are_those_of_the_pool(void)
+{
+    pkv_pool *pool = pool_of(3);
+    int32_t ids[2];
+    ASSERT_STATUS(PKV_OK, pkv_pool_alloc(pool, 2, ids));
+    CU_ASSERT_EQUAL(pkv_pool_num_blocks(pool), 3);
+    CU_ASSERT_EQUAL(pkv_pool_num_free(pool), 1);
+    CU_ASSERT_EQUAL(pkv_pool_ref_count(pool, 0), 1);
+    CU_ASSERT_EQUAL(pkv_pool_ref_count(pool, 2), 0);
+    CU_ASSERT_EQUAL(pkv_pool_ref_count(pool, 3), -1);
+    CU_ASSERT_EQUAL(pkv_pool_ref_count(pool, -1), -1);
+    CU_ASSERT_EQUAL(pkv_pool_ref_count(NULL, 0), -1);
+    CU_ASSERT_EQUAL(pkv_pool_num_blocks(NULL), 0);
+    CU_ASSERT_EQUAL(pkv_pool_num_free(NULL), 0);
+    CU_ASSERT_EQUAL(pkv_pool_check(NULL), 1);
+    destroy_sound(pool);
+}
+
+/* A3 */
+static void alloc_tells_nothing_negative_and_too_many_apart(void)
+{
+    pkv_pool *pool = pool_of(8);
+    int32_t ids[9] = {77, 77, 77, 77, 77, 77, 77, 77, 77};
+    const struct pool_state before = state_of(pool);
+    ASSERT_STATUS(PKV_OK, pkv_pool_alloc(pool, 0, ids));
+    ASSERT_STATUS(PKV_OK, pkv_pool_alloc(pool, 0, NULL));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_pool_alloc(pool, -1, ids));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_pool_alloc(pool, INT32_MIN, ids));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_pool_alloc(pool, 1, NULL));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_pool_alloc(NULL, 1, ids));
+    ASSERT_STATUS(PKV_NEVER_FITS, pkv_pool_alloc(pool, 9, ids));
+    ASSERT_STATUS(PKV_NEVER_FITS, pkv_pool_alloc(pool, INT32_MAX, ids));
+    CU_ASSERT(is_same(pool, &before));
+    for (int i = 0; i < 9; i++) {
+        CU_ASSERT_EQUAL(ids[i], 77);
+    }
+    destroy_sound(pool);
+}
+
+/* A4 */
+static void alloc_fails_cleanly_when_the_pool_is_short(void)
+{
+    pkv_pool *pool = pool_of(4);
+    int32_t ids[3] = {0};
+    ASSERT_STATUS(PKV_OK, pkv_pool_alloc(pool, 2, ids));
+    const struct pool_state before = state_of(pool);
+    int32_t more[3] = {77, 77, 77};
+    ASSERT_STATUS(PKV_NO_BLOCKS, pkv_pool_alloc(pool, 3, more));
+    CU_ASSERT(more[0] == 77 && more[1] == 77 && more[2] == 77);
+    CU_ASSERT(is_same(pool, &before));
+    CU_ASSERT_EQUAL(pkv_pool_num_free(pool), 2);
+    ASSERT_STATUS(PKV_OK, pkv_pool_alloc(pool, 2, more));
+    CU_ASSERT(more[0] == 2 && more[1] == 3 && more[2] == 77);
+    destroy_sound(pool);
+}
+
+static void retain_counts_every_entry_and_skips_minus_one(void)
+{
+    pkv_pool *pool = pool_of(4);
+    int32_t ids[2];
+    ASSERT_STATUS(PKV_OK, pkv_pool_alloc(pool, 2, ids));
+    ASSERT_STATUS(PKV_OK, pkv_pool_retain(pool, (const int32_t[]){1, -1, 0, 1}, 4));
+    ASSERT_STATUS(PKV_OK, pkv_pool_retain(pool, NULL, 0));
+    CU_ASSERT_EQUAL(pkv_pool_ref_count(pool, 0), 2);
+    CU_ASSERT_EQUAL(pkv_pool_ref_count(pool, 1), 3);
+    CU_ASSERT_EQUAL(pkv_pool_num_free(pool), 2);
+    destroy_sound(pool);
+}
+
+static void a_list_with_one_bad_entry_changes_nothing(void)
+{
+    static const int32_t bad[] = {2, 3, 4, -2, INT32_MAX, INT32_MIN};
+    pkv_pool *pool = pool_of(4);
+    int32_t held[2];
+    ASSERT_STATUS(PKV_OK, pkv_pool_alloc(pool, 2, held));
+    const struct pool_state before = state_of(pool);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        const int32_t ids[] = {0, -1, 1, bad[i], 0};
+        ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_pool_retain(pool, ids, 5));
+        ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_pool_release(pool, ids, 5));
+        CU_ASSERT(is_same(pool, &before));
+    }
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_pool_release(pool, (const int32_t[]){0, 91}, 2));
+    CU_ASSERT_STRING_EQUAL(pkv_last_error(), "ids[1] = 91, outside [0, 4)");
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_pool_retain(pool, held, -1));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_pool_release(pool, held, -1));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_pool_retain(pool, NULL, 1));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_pool_release(pool, NULL, 1));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_pool_retain(NULL, held, 1));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_pool_release(NULL, held, 1));
+    CU_ASSERT(is_same(pool, &before));
+    destroy_sound(pool);
+}
+
+static void retain_refuses_before_a_count_overflows(void)
+{
+    pkv_pool *pool = pool_of(2);
+    CU_ASSERT_EQUAL(block_pool_take(pool), 0);
+    pool->records[0].ref_count = INT32_MAX - 2;
+    const struct pool_state before = state_of(pool);
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_pool_retain(pool, (const int32_t[]){0, 0, 0}, 3));
+    CU_ASSERT(is_same(pool, &before));
+    ASSERT_STATUS(PKV_OK, pkv_pool_retain(pool, (const int32_t[]){0, 0}, 2));
+    CU_ASSERT_EQUAL(pkv_pool_ref_count(pool, 0), INT32_MAX);
+    destroy_sound(pool);
+}
+
+/* A1 */
+static void a_block_named_twice_in_one_release_is_freed_once(void)
+{
+    pkv_pool *pool = pool_of(4);
+    int32_t ids[4];
+    ASSERT_STATUS(PKV_OK, pkv_pool_alloc(pool, 3, ids));
+    ASSERT_STATUS(PKV_OK, pkv_pool_retain(pool, (const int32_t[]){1}, 1));
+    ASSERT_STATUS(PKV_OK, pkv_pool_release(pool, (const int32_t[]){1, -1, 0, -1, 1}, 5));
+    CU_ASSERT_EQUAL(pkv_pool_num_free(pool), 3);
+    CU_ASSERT_EQUAL(pkv_pool_check(pool), 0);
+    ASSERT_STATUS(PKV_OK, pkv_pool_alloc(pool, 3, ids));
+    CU_ASSERT(ids[0] == 3 && ids[1] == 0 && ids[2] == 1);
+    destroy_sound(pool);
+}
+
+/* A1 */
+static void releasing_more_than_is_held_refuses_whole(void)
+{
+    pkv_pool *pool = pool_of(4);
+    int32_t ids[2];
+    ASSERT_STATUS(PKV_OK, pkv_pool_alloc(pool, 2, ids));
+    const struct pool_state before = state_of(pool);
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_pool_release(pool, (const int32_t[]){1, 0, 0}, 3));
+    CU_ASSERT_STRING_EQUAL(pkv_last_error(), "ids[2] = 0, which holds only 1 references");
+    CU_ASSERT(is_same(pool, &before));
+    ASSERT_STATUS(PKV_OK, pkv_pool_release(pool, ids, 2));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_pool_release(pool, ids, 1));
+    CU_ASSERT_EQUAL(pkv_pool_num_free(pool), 4);
+    destroy_sound(pool);
+}
+
+/* A2 */
+static void the_free_count_rises_once_for_a_count_that_falls_twice(void)
+{
+    pkv_pool *pool = pool_of(16);
+    int32_t ids[2];
+    ASSERT_STATUS(PKV_OK, pkv_pool_alloc(pool, 2, ids));
+    ASSERT_STATUS(PKV_OK, pkv_pool_retain(pool, ids, 1));
+    CU_ASSERT_EQUAL(pkv_pool_num_free(pool), 14);
+    ASSERT_STATUS(PKV_OK, pkv_pool_release(pool, (const int32_t[]){ids[0], ids[0]}, 2));
+    CU_ASSERT_EQUAL(pkv_pool_num_free(pool), 15);
+    destroy_sound(pool);
+}
+
+static void drop_says_when_an_id_became_free(void)
+{
+    pkv_pool *pool = pool_of(2);
+    const int32_t id = block_pool_take(pool);
+    block_pool_retain(pool, id);
+    CU_ASSERT_FALSE(block_pool_drop(pool, id));
+    CU_ASSERT_TRUE(block_pool_drop(pool, id));
+    CU_ASSERT_EQUAL(pkv_pool_num_free(pool), 2);
+    destroy_sound(pool);
+}
+
+/* One way to break a pool of 4 with ids 0 and 1 held; 2 and 3 are queued. */
+static void break_pool(pkv_pool *pool, int how)
+{
+    struct block_record *records = pool->records;
+    switch (how) {
+    case 0: pool->head = 4; break;
+    case 1: pool->head = -2; break;
+    case 2: records[3].prev = -1; break;
+    case 3: records[2].next = -1; break;
+    case 4: records[3].next = 2; break;
+    case 5: pool->tail = 2; break;
+    case 6: pool->num_free = 3; break;
+    case 7: records[0].ref_count = -1; break;
+    case 8: records[0].ref_count = 0; break;
+    case 9: records[2].ref_count = 1; break;
+    case 10: records[1].scratch = 1; break;
+    default: pool->head = 1; break;
+    }
+}
+
+static void check_reports_every_kind_of_damage(void)
+{
+    for (int how = 0; how <= 11; how++) {
+        struct test_memory memory = {0};
+        const struct pkv_hooks hooks = test_hooks(&memory);
+        pkv_pool *pool = NULL;
+        int32_t ids[2];
+        ASSERT_STATUS(PKV_OK, pkv_pool_create(4, &hooks, &pool));
+        ASSERT_STATUS(PKV_OK, pkv_pool_alloc(pool, 2, ids));
+        CU_ASSERT(pkv_pool_check(pool) == 0 && memory.num_logged == 0);
+        break_pool(pool, how);
+        const int32_t faults = pkv_pool_check(pool);
+        CU_ASSERT(faults > 0);
+        CU_ASSERT_EQUAL(memory.num_logged, faults);
+        pkv_pool_destroy(pool);
+        CU_ASSERT_EQUAL(memory.live, 0);
+    }
+}
+
+/* The naive model: a queue that is an array, shifted at every take. */
+struct model {
+    int32_t queue[MODEL_BLOCKS];
+    int32_t num_free;
+    int32_t counts[MODEL_BLOCKS];
+};
+
+static void model_alloc(struct model *model, pkv_pool *pool, int32_t count)
+{
+    int32_t ids[MODEL_BLOCKS + 2];
+    const enum pkv_status expected = count > MODEL_BLOCKS      ? PKV_NEVER_FITS
+                                     : count > model->num_free ? PKV_NO_BLOCKS
+                                                               : PKV_OK;
+    const enum pkv_status status = pkv_pool_alloc(pool, count, ids);
+    CU_ASSERT_FATAL(status == expected);
+    if (status != PKV_OK) {
+        return;
+    }
+    CU_ASSERT_FATAL(memcmp(ids, model->queue, (size_t)count * sizeof ids[0]) == 0);
+    for (int32_t i = 0; i < count; i++) {
+        model->counts[ids[i]] = 1;
+    }
+    model->num_free -= count;
+    memmove(model->queue, model->queue + count, (size_t)model->num_free * sizeof ids[0]);
+}
+
+static void model_retain(struct model *model, pkv_pool *pool, const int32_t *ids, int32_t count)
+{
+    bool is_good = true;
+    for (int32_t i = 0; i < count; i++) {
+        is_good = is_good && (ids[i] == -1 || model->counts[ids[i]] > 0);
+    }
+    const enum pkv_status status = pkv_pool_retain(pool, ids, count);
+    CU_ASSERT_FATAL(status == (is_good ? PKV_OK : PKV_INVALID_ARGUMENT));
+    for (int32_t i = 0; is_good && i < count; i++) {
+        if (ids[i] != -1) {
+            model->counts[ids[i]]++;
+        }
+    }
+}
+
+static void model_release(struct model *model, pkv_pool *pool, const int32_t *ids, int32_t count)
+{
+    struct model after = *model;
+    bool is_good = true;
+    for (int32_t i = 0; i < count && is_good; i++) {
+        if (ids[i] == -1) {
+            continue;
+        }
+        is_good = after.counts[ids[i]] > 0;
+        after.counts[ids[i]]--;
+        if (after.counts[ids[i]] == 0) {
+            after.queue[after.num_free++] = ids[i];
+        }
+    }
+    const enum pkv_status status = pkv_pool_release(pool, ids, count);
+    CU_ASSERT_FATAL(status == (is_good ? PKV_OK : PKV_INVALID_ARGUMENT));
+    if (is_good) {
+        *model = after;
+    }
+}
+
+/* A list that is mostly of held ids, so that most calls succeed; returns its length. */
+static int32_t random_list(struct test_random *random, const struct model *model, int32_t *ids)
+{
+    const int32_t count = random_between(random, 0, MODEL_LIST);
+    for (int32_t i = 0; i < count; i++) {
+        ids[i] = random_between(random, -1, MODEL_BLOCKS - 1);
+        const bool may_be_free = random_between(random, 0, 99) == 0;
+        if (ids[i] >= 0 && model->counts[ids[i]] == 0 && !may_be_free) {
+            ids[i] = -1;
+        }
+    }
+    return count;
+}
+
+static void agree(const struct model *model, const pkv_pool *pool)
+{
+    CU_ASSERT_EQUAL_FATAL(pkv_pool_check(pool), 0);
+    CU_ASSERT_EQUAL_FATAL(pkv_pool_num_free(pool), model->num_free);
+    for (int32_t id = 0; id < MODEL_BLOCKS; id++) {
+        CU_ASSERT_EQUAL_FATAL(pkv_pool_ref_count(pool, id), model->counts[id]);
+    }
+}
+
+static void a_million_random_operations_agree_with_a_naive_model(void)
+{
+    struct test_random random = {test_seed()};
+    struct model model = {.num_free = MODEL_BLOCKS};
+    pkv_pool *pool = pool_of(MODEL_BLOCKS);
+    for (int32_t id = 0; id < MODEL_BLOCKS; id++) {
+        model.queue[id] = id;
+    }
+    for (int32_t i = 0; i < 1000000; i++) {
+        int32_t ids[MODEL_LIST];
+        const int32_t kind = random_between(&random, 0, 3);
+        const int32_t count = random_list(&random, &model, ids);
+        if (kind == 0) {
+            model_alloc(&model, pool, count == MODEL_LIST ? MODEL_BLOCKS + 1 : count);
+        } else if (kind == 1) {
+            model_retain(&model, pool, ids, count / 4);
+        } else {
+            model_release(&model, pool, ids, count);
+        }
+        CU_ASSERT_FATAL(pkv_pool_num_free(pool) == model.num_free);
+        if (i % 1000 == 0) {
+            agree(&model, pool);
+        }
+    }
+    agree(&model, pool);
+    pkv_pool_destroy(pool);
+}
+
+static const struct test_case cases[] = {
+    TEST(create_refuses_what_is_no_pool),
+    TEST(create_fails_cleanly_at_every_allocation),
+    TEST(ids_are_handed_out_longest_free_first),
+    TEST(counts_are_those_of_the_pool),
+    TEST(alloc_tells_nothing_negative_and_too_many_apart),
+    TEST(alloc_fails_cleanly_when_the_pool_is_short),
+    TEST(retain_counts_every_entry_and_skips_minus_one),
+    TEST(a_list_with_one_bad_entry_changes_nothing),
+    TEST(retain_refuses_before_a_count_overflows),
+    TEST(a_block_named_twice_in_one_release_is_freed_once),
+    TEST(releasing_more_than_is_held_refuses_whole),
+    TEST(the_free_count_rises_once_for_a_count_that_falls_twice),
+    TEST(drop_says_when_an_id_became_free),
+    TEST(check_reports_every_kind_of_damage),
+    TEST(a_million_random_operations_agree_with_a_naive_model),
+    TEST_END,
+};
+const struct test_suite suite_block_pool = {"block_pool", cases};

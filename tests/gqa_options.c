@@ -1,0 +1,621 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The options of the operator beside its geometry (rope, norms, sinks, softcap, masks, quantised
+ * caches, values inside keys): answers worked out by hand, identities that hold bit by bit, and
+ * what is refused. Where an option is not built yet, its case says so in a line and ends. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "support/gqa_case.h"
+
+static bool is_missing(enum pkv_status status)
+{
+    if (status == PKV_UNSUPPORTED) {
+        printf("\n  skipped: %s\n", pkv_last_error());
+    }
+    return status == PKV_UNSUPPORTED;
+}
+
+/* By hand: one row, one head of width 1, q = 1, scale 1, keys and values given. */
+
+struct hand {
+    int32_t kv_len;
+    float k[4], v[4];
+    struct pkv_attn_constants constants;
+    const float *mask; /* [kv_len] */
+};
+
+static enum pkv_status attend_by_hand(const struct hand *hand, float *out, float *lse)
+{
+    static const float one = 1;
+    float k[4], v[4];
+    memcpy(k, hand->k, sizeof k);
+    memcpy(v, hand->v, sizeof v);
+    struct pkv_gqa_args args = case_f32_args(PKV_CACHE_DENSE, 1, 1, 1, 1);
+    args.q = &one;
+    args.out = out;
+    args.lse = lse;
+    args.kv_lens = &hand->kv_len;
+    args.past = case_f32_view(k, v, 1, 1, 4, 1);
+    args.constants = hand->constants;
+    args.constants.q_scale = &one;
+    if (hand->mask != NULL) {
+        args.attn_mask = hand->mask;
+        args.mask_batch = args.mask_heads = args.mask_queries = 1;
+        args.mask_keys = hand->kv_len;
+    }
+    pkv_workspace *workspace = case_workspace(1);
+    const enum pkv_status status = pkv_attention_over_cache(workspace, &args);
+    pkv_workspace_destroy(workspace);
+    return status;
+}
+
+static void assert_by_hand(const struct hand *hand, double want)
+{
+    float out = NAN, lse = NAN;
+    const enum pkv_status status = attend_by_hand(hand, &out, &lse);
+    if (is_missing(status)) {
+        return;
+    }
+    ASSERT_STATUS(PKV_OK, status);
+    ASSERT_CLOSE(out, want);
+}
+
+/* E4 */
+static void softcap_comes_before_the_mask(void)
+{
+    static const float mask[] = {0, 0, -INFINITY};
+    struct hand hand = {.kv_len = 2, .k = {0, 10, 0}, .v = {0, 1, 50}};
+    hand.constants.softcap = 2;
+    assert_by_hand(&hand, 0.8807780);
+    hand.kv_len = 3;
+    hand.mask = mask;
+    assert_by_hand(&hand, 0.8807780);
+    hand.v[2] = hand.k[2] = NAN;
+    assert_by_hand(&hand, 0.8807780);
+}
+
+/* E2: a masked key beats none, however low the others lie. */
+static void masked_key_stays_out_below_any_sentinel(void)
+{
+    static const float mask[] = {-2e4f, -INFINITY};
+    struct hand hand = {.kv_len = 2, .k = {0, 0}, .v = {3, 100}};
+    hand.mask = mask;
+    assert_by_hand(&hand, 3);
+}
+
+static void fully_masked_row_is_zero_and_minus_infinity(void)
+{
+    static const float mask[] = {-INFINITY, -INFINITY};
+    static const float sink = 1.5f;
+    struct hand hand = {.kv_len = 2, .k = {NAN, 0}, .v = {3, NAN}};
+    float out = NAN, lse = NAN;
+    hand.mask = mask;
+    enum pkv_status status = attend_by_hand(&hand, &out, &lse);
+    if (is_missing(status)) {
+        return;
+    }
+    ASSERT_STATUS(PKV_OK, status);
+    CU_ASSERT_EQUAL(out, 0.0f);
+    CU_ASSERT_EQUAL(lse, -INFINITY);
+    hand.constants.head_sink = &sink;
+    hand.constants.head_sink_count = 1;
+    status = attend_by_hand(&hand, &out, &lse);
+    if (is_missing(status)) {
+        return;
+    }
+    ASSERT_STATUS(PKV_OK, status);
+    CU_ASSERT_EQUAL(out, 0.0f);
+    CU_ASSERT_EQUAL(lse, 1.5f);
+}
+
+static void assert_with_sink(const struct hand *hand, float sink, double want)
+{
+    struct hand with_sink = *hand;
+    with_sink.constants.head_sink = &sink;
+    with_sink.constants.head_sink_count = 1;
+    assert_by_hand(&with_sink, want);
+}
+
+/* E5 */
+static void sink_takes_its_share_of_the_weights(void)
+{
+    const struct hand capped = {
+        .kv_len = 2, .k = {0, 10}, .v = {0, 1}, .constants = {.softcap = 2}};
+    const struct hand two = {.kv_len = 2, .k = {0, 0}, .v = {1, 3}};
+    const struct hand low = {.kv_len = 2, .k = {-1000, -1000}, .v = {1, 3}};
+    assert_with_sink(&capped, 1, 0.6652005);
+    assert_with_sink(&two, logf(2), 1.0);
+    assert_with_sink(&two, 0, 4.0 / 3);
+    assert_with_sink(&two, 200, 0);
+    assert_with_sink(&two, 80, 0);
+    assert_with_sink(&low, 0, 0);
+    assert_with_sink(&two, -INFINITY, 2);
+}
+
+static void smooth_softmax_is_a_sink_of_zero(void)
+{
+    struct hand hand = {.kv_len = 2, .k = {0, 0}, .v = {1, 2}};
+    hand.constants.smooth_softmax = true;
+    assert_by_hand(&hand, 1);
+}
+
+/* Identities */
+
+static struct gqa_case *made_and_run(const struct case_spec *spec, pkv_workspace *workspace,
+                                     enum pkv_status *status)
+{
+    struct gqa_case *c = gqa_case_make(spec);
+    *status = gqa_case_call(c, workspace);
+    return c;
+}
+
+static bool same_rows(const struct gqa_case *a, const struct gqa_case *b)
+{
+    bool is_same = true;
+    for (int32_t row = 0; row < a->spec.batch; row++) {
+        for (int32_t i = 0; i < a->spec.q_lens[row]; i++) {
+            is_same = is_same && gqa_case_same_row(a, row, i, b, row, i);
+        }
+    }
+    return is_same;
+}
+
+static struct case_spec with_options(uint64_t variant, unsigned options)
+{
+    struct case_spec spec = case_plain(test_seed() + variant);
+    spec.dtype = (enum pkv_dtype)(variant % 3);
+    spec.k_dtype = spec.v_dtype = spec.dtype;
+    spec.kv_heads = 2;
+    spec.group = 2;
+    spec.k_width = spec.v_width = 16;
+    spec.options = options;
+    case_add_row(&spec, 0, 3, 40);
+    case_add_row(&spec, 1, 1, 19);
+    return spec;
+}
+
+/* change edits the call; the bits must stay those of the unedited one. */
+static void assert_change_is_nothing(const struct case_spec *spec,
+                                     void (*change)(struct gqa_case *c))
+{
+    pkv_workspace *workspace = case_workspace(2);
+    enum pkv_status status = PKV_OK;
+    struct gqa_case *plain = made_and_run(spec, workspace, &status);
+    struct gqa_case *changed = gqa_case_make(spec);
+    change(changed);
+    const enum pkv_status changed_status = gqa_case_call(changed, workspace);
+    if (!is_missing(status) && !is_missing(changed_status)) {
+        ASSERT_STATUS(PKV_OK, status);
+        ASSERT_STATUS(PKV_OK, changed_status);
+        CU_ASSERT(same_rows(plain, changed));
+    }
+    gqa_case_free(plain);
+    gqa_case_free(changed);
+    pkv_workspace_destroy(workspace);
+}
+
+static const float no_sinks[] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};
+static const float zero_sinks[] = {0, 0, 0, 0};
+
+static void set_no_sinks(struct gqa_case *c)
+{
+    c->args.constants.head_sink = no_sinks;
+    c->args.constants.head_sink_count = 4;
+}
+
+static void set_zero_sinks(struct gqa_case *c)
+{
+    c->args.constants.smooth_softmax = false;
+    c->args.constants.head_sink = zero_sinks;
+    c->args.constants.head_sink_count = 4;
+}
+
+static void sinks_of_minus_infinity_are_no_sinks(void)
+{
+    const struct case_spec spec = with_options(0, 0);
+    assert_change_is_nothing(&spec, set_no_sinks);
+}
+
+static void sinks_of_zero_are_smooth_softmax(void)
+{
+    const struct case_spec spec = with_options(1, CASE_SMOOTH);
+    assert_change_is_nothing(&spec, set_zero_sinks);
+}
+
+static int64_t natural_positions[] = {37, 38, 39, 18};
+
+static void set_natural_positions(struct gqa_case *c)
+{
+    c->args.position_ids = natural_positions;
+}
+
+static void positions_that_are_natural_change_nothing(void)
+{
+    for (uint64_t i = 0; i < 6; i++) {
+        const struct case_spec spec = with_options(i, CASE_ROPE);
+        assert_change_is_nothing(&spec, set_natural_positions);
+    }
+}
+
+static const uint8_t all_ones[3 * 40] = {
+    1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+    1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+    1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+    1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+
+static void set_full_mask(struct gqa_case *c)
+{
+    c->args.attn_mask = all_ones;
+    c->args.mask_dtype = PKV_INT8;
+    c->args.mask_batch = c->args.mask_heads = 1;
+    c->args.mask_queries = 3;
+    c->args.mask_keys = 40;
+}
+
+static void mask_that_admits_all_changes_nothing(void)
+{
+    const struct case_spec spec = with_options(0, 0);
+    assert_change_is_nothing(&spec, set_full_mask);
+}
+
+/* Everything at once: forms, threads, chunks and layout leave the bits alone here too. */
+
+static const unsigned all_options = CASE_Q_SCALE | CASE_ROPE | CASE_NORM | CASE_SINK | CASE_SOFTCAP;
+
+static struct case_spec quantised(uint64_t variant)
+{
+    struct case_spec spec = with_options(variant, all_options);
+    spec.k_dtype = variant % 2 ? PKV_INT8 : PKV_E4M3;
+    spec.v_dtype = variant % 3 ? PKV_INT8 : PKV_BF16;
+    return spec;
+}
+
+static void options_keep_bits_over_threads_and_layouts(void)
+{
+    static const int threads[] = {2, 3, 8};
+    pkv_workspace *alone = case_workspace(1);
+    for (uint64_t i = 0; i < 12; i++) {
+        pkv_workspace *workspace = case_workspace(threads[i % 3]);
+        struct case_spec spec = i < 6 ? with_options(i, all_options | CASE_MASK) : quantised(i);
+        enum pkv_status status = PKV_OK;
+        struct gqa_case *one = made_and_run(&spec, alone, &status);
+        spec.layout += 77;
+        spec.form = i % 2 ? PKV_CACHE_CONTINUOUS : PKV_CACHE_PAGED;
+        struct gqa_case *other = gqa_case_make(&spec);
+        if (status == PKV_OK) {
+            ASSERT_STATUS(PKV_OK, gqa_case_call(other, workspace));
+            CU_ASSERT(same_rows(one, other));
+        } else if (i == 0 || i == 6) {
+            CU_ASSERT(is_missing(status));
+        }
+        gqa_case_free(one);
+        gqa_case_free(other);
+        pkv_workspace_destroy(workspace);
+    }
+    pkv_workspace_destroy(alone);
+}
+
+/* Tokens begin..end of the one packed row of c. */
+static enum pkv_status call_chunk(const struct gqa_case *c, pkv_workspace *workspace, int32_t begin,
+                                  int32_t end)
+{
+    const size_t bytes = pkv_dtype_bytes(c->spec.dtype);
+    const size_t at = (size_t)begin;
+    const size_t kv_row = (size_t)c->spec.kv_heads * (size_t)c->spec.k_width;
+    const size_t row = kv_row * (size_t)c->spec.group;
+    const int32_t cu_seqlens[] = {0, end - begin};
+    struct pkv_gqa_args args = c->args;
+    args.q = (const char *)args.q + at * row * bytes;
+    args.k = (const char *)args.k + at * kv_row * bytes;
+    args.v = (const char *)args.v + at * kv_row * bytes;
+    args.out = (char *)args.out + at * row * bytes;
+    args.lse += at * (size_t)args.num_heads;
+    args.num_tokens = end - begin;
+    args.cu_seqlens_q = cu_seqlens;
+    args.kv_lens = &end;
+    return pkv_gqa(workspace, &args);
+}
+
+static void options_keep_bits_over_chunks(void)
+{
+    pkv_workspace *workspace = case_workspace(2);
+    for (uint64_t i = 0; i < 12; i++) {
+        struct case_spec spec = i < 6 ? with_options(i, all_options) : quantised(i);
+        spec.batch = 0;
+        case_add_row(&spec, 0, 150, 150);
+        enum pkv_status status = PKV_OK;
+        struct gqa_case *whole = made_and_run(&spec, workspace, &status);
+        struct gqa_case *cut = gqa_case_make(&spec);
+        const int32_t step = 1 + 21 * (int32_t)i;
+        for (int32_t begin = 0; status == PKV_OK && begin < 150; begin += step) {
+            const int32_t end = begin + step < 150 ? begin + step : 150;
+            ASSERT_STATUS(PKV_OK, call_chunk(cut, workspace, begin, end));
+        }
+        CU_ASSERT(status == PKV_UNSUPPORTED || same_rows(whole, cut));
+        if (i == 0 || i == 6) {
+            is_missing(status);
+        }
+        gqa_case_free(whole);
+        gqa_case_free(cut);
+    }
+    pkv_workspace_destroy(workspace);
+}
+
+static void options_keep_bits_between_one_call_and_two(void)
+{
+    pkv_workspace *workspace = case_workspace(2);
+    for (uint64_t i = 0; i < 12; i++) {
+        const struct case_spec spec =
+            i < 6 ? with_options(i, all_options | CASE_MASK) : quantised(i);
+        enum pkv_status status = PKV_OK;
+        struct gqa_case *one = made_and_run(&spec, workspace, &status);
+        struct gqa_case *two = gqa_case_make(&spec);
+        struct pkv_gqa_args args = two->args;
+        args.q = NULL;
+        args.out = NULL;
+        args.lse = NULL;
+        args.attn_mask = NULL;
+        args.mask_batch = args.mask_heads = args.mask_queries = args.mask_keys = 0;
+        args.mask_dtype = PKV_F32;
+        if (status == PKV_OK) {
+            ASSERT_STATUS(PKV_OK, pkv_append(workspace, &args));
+            args = two->args;
+            args.k = args.v = NULL;
+            ASSERT_STATUS(PKV_OK, pkv_attention_over_cache(workspace, &args));
+            CU_ASSERT(same_rows(one, two));
+        } else if (i == 0 || i == 6) {
+            CU_ASSERT(is_missing(status));
+        }
+        gqa_case_free(one);
+        gqa_case_free(two);
+    }
+    pkv_workspace_destroy(workspace);
+}
+
+/* Refusals */
+
+struct refusal {
+    const char *name;
+    void (*spoil)(struct gqa_case *c);
+    const char *culprit;
+};
+
+static void assert_all_refuse(const struct case_spec *spec, const struct refusal *refusals)
+{
+    const int all = REGION_INPUT | REGION_CACHE | REGION_OUTPUT;
+    pkv_workspace *workspace = case_workspace(2);
+    enum pkv_status status = PKV_OK;
+    struct gqa_case *good = made_and_run(spec, workspace, &status);
+    gqa_case_free(good);
+    for (const struct refusal *r = refusals; !is_missing(status) && r->name != NULL; r++) {
+        struct gqa_case *c = gqa_case_make(spec);
+        r->spoil(c);
+        gqa_case_snapshot(c);
+        const enum pkv_status answer = gqa_case_call(c, workspace);
+        if (is_missing(answer)) {
+            gqa_case_free(c);
+            continue;
+        }
+        if (answer != PKV_INVALID_ARGUMENT || strstr(pkv_last_error(), r->culprit) == NULL) {
+            printf("\n  %s: answered %s, last error \"%s\" (expected in it: %s)\n", r->name,
+                   pkv_status_name(answer), pkv_last_error(), r->culprit);
+            CU_FAIL("not refused as it should be");
+        }
+        CU_ASSERT_EQUAL(gqa_case_changed(c, all), -1);
+        gqa_case_free(c);
+    }
+    pkv_workspace_destroy(workspace);
+}
+
+#define SPOIL(name, statement)                                                                     \
+    static void name(struct gqa_case *c)                                                           \
+    {                                                                                              \
+        struct pkv_gqa_args *args = &c->args;                                                      \
+        struct pkv_attn_constants *constants = &args->constants;                                   \
+        statement;                                                                                 \
+        (void)args;                                                                                \
+        (void)constants;                                                                           \
+    }
+
+SPOIL(cos_alone, constants->rope_sin = NULL)
+SPOIL(sin_alone, constants->rope_cos = NULL)
+SPOIL(planes_of_codes, constants->rope_dtype = PKV_INT8)
+SPOIL(planes_of_no_width, constants->rope_width = 0)
+SPOIL(planes_too_wide, constants->rope_width = 9; constants->rotary_offset = 0)
+SPOIL(planes_beyond_the_head, constants->rotary_offset = 17 - 2 * constants->rope_width)
+SPOIL(offset_negative, constants->rotary_offset = -1)
+SPOIL(mode_unknown, constants->rotary_mode = (enum pkv_rotary_mode)2)
+SPOIL(planes_too_short, constants->rope_positions = 39)
+SPOIL(planes_without_positions, constants->rope_positions = 0)
+
+static void rope_planes_that_do_not_fit_refuse(void)
+{
+    static const struct refusal refusals[] = {
+        {"cos alone", cos_alone, "rope_sin"},
+        {"sin alone", sin_alone, "rope_cos"},
+        {"planes of int8", planes_of_codes, "rope_dtype"},
+        {"width 0", planes_of_no_width, "rope_width"},
+        {"wider than half the head", planes_too_wide, "rope_width"},
+        {"offset and width beyond the head", planes_beyond_the_head, "rotary_offset"},
+        {"negative offset", offset_negative, "rotary_offset"},
+        {"unknown mode", mode_unknown, "rotary_mode"},
+        {"fewer positions than keys", planes_too_short, "rope_positions"},
+        {"no positions", planes_without_positions, "rope_positions"},
+        {NULL, NULL, NULL}};
+    const struct case_spec spec = with_options(0, CASE_ROPE);
+    assert_all_refuse(&spec, refusals);
+}
+
+SPOIL(position_negative, c->position_ids[2] = -1)
+SPOIL(position_beyond, c->position_ids[3] = constants->rope_positions)
+SPOIL(position_wraps, c->position_ids[0] = (int64_t)1 << 32)
+
+static void positions_outside_the_planes_refuse(void)
+{
+    static const struct refusal refusals[] = {
+        {"negative", position_negative, "position_ids[2]"},
+        {"as many as the planes have", position_beyond, "position_ids[3]"},
+        {"2^32", position_wraps, "position_ids[0]"},
+        {NULL, NULL, NULL}};
+    const struct case_spec spec = with_options(0, CASE_ROPE | CASE_POSITION_IDS);
+    assert_all_refuse(&spec, refusals);
+}
+
+SPOIL(gain_short, constants->q_norm_gain_count--; constants->k_norm_gain_count--)
+SPOIL(gain_of_codes, constants->q_norm_gain_dtype = constants->k_norm_gain_dtype = PKV_E4M3)
+SPOIL(gain_without_eps, constants->qk_norm_eps = 0)
+SPOIL(eps_negative, constants->qk_norm_eps = -1e-6f)
+SPOIL(eps_nan, constants->qk_norm_eps = NAN)
+SPOIL(eps_infinite, constants->qk_norm_eps = INFINITY)
+SPOIL(eps_without_gain, constants->q_norm_gain = constants->k_norm_gain = NULL;
+      constants->q_norm_gain_count = constants->k_norm_gain_count = 0)
+SPOIL(order_unknown, constants->norm_order = (enum pkv_norm_order)2)
+SPOIL(after_rope_without_planes, constants->rope_cos = constants->rope_sin = NULL;
+      constants->rope_width = constants->rotary_offset = 0; constants->rope_positions = 0;
+      constants->rotary_mode = PKV_ROTARY_HALF_SPLIT; constants->norm_order = PKV_NORM_AFTER_ROPE)
+
+static void norms_that_do_not_fit_refuse(void)
+{
+    static const struct refusal refusals[] = {
+        {"a gain of another length", gain_short, "norm_gain"},
+        {"a gain of e4m3", gain_of_codes, "norm_gain"},
+        {"a gain without eps", gain_without_eps, "qk_norm_eps"},
+        {"negative eps", eps_negative, "qk_norm_eps"},
+        {"eps NaN", eps_nan, "qk_norm_eps"},
+        {"eps infinite", eps_infinite, "qk_norm_eps"},
+        {"eps without a gain", eps_without_gain, "qk_norm_eps"},
+        {"unknown order", order_unknown, "norm_order"},
+        {"after rope without planes", after_rope_without_planes, "norm_gain"},
+        {NULL, NULL, NULL}};
+    const struct case_spec spec = with_options(0, CASE_ROPE | CASE_NORM);
+    assert_all_refuse(&spec, refusals);
+}
+
+static const float bad_sinks[] = {0, NAN, 0, 0}, infinite_sinks[] = {0, 0, INFINITY, 0};
+SPOIL(sinks_three, constants->head_sink_count = 3)
+SPOIL(sinks_five, constants->head_sink_count = 5)
+SPOIL(sink_nan, constants->head_sink = bad_sinks)
+SPOIL(sink_infinite, constants->head_sink = infinite_sinks)
+SPOIL(sink_and_smooth, constants->smooth_softmax = true)
+
+static void sinks_that_do_not_fit_refuse(void)
+{
+    static const struct refusal refusals[] = {
+        {"one too few", sinks_three, "head_sink"},
+        {"one too many", sinks_five, "head_sink"},
+        {"NaN", sink_nan, "head_sink[1]"},
+        {"infinity", sink_infinite, "head_sink[2]"},
+        {"beside smooth softmax", sink_and_smooth, "smooth_softmax"},
+        {NULL, NULL, NULL}};
+    const struct case_spec spec = with_options(0, CASE_SINK);
+    assert_all_refuse(&spec, refusals);
+}
+
+SPOIL(mask_of_another_batch, args->mask_batch = 3)
+SPOIL(mask_of_no_batch, args->mask_batch = 0)
+SPOIL(mask_of_other_heads, args->mask_heads = 3)
+SPOIL(mask_of_few_queries, args->mask_queries = 2)
+SPOIL(mask_of_few_keys, args->mask_keys = 39)
+SPOIL(mask_of_another_dtype, args->mask_dtype = PKV_BF16)
+SPOIL(mask_of_e4m3, args->mask_dtype = PKV_E4M3)
+
+static void masks_that_do_not_fit_refuse(void)
+{
+    static const struct refusal refusals[] = {
+        {"three rows for two", mask_of_another_batch, "mask_batch"},
+        {"no rows", mask_of_no_batch, "mask_batch"},
+        {"three heads for four", mask_of_other_heads, "mask_heads"},
+        {"fewer queries than the longest row", mask_of_few_queries, "attn_mask"},
+        {"fewer keys than the longest row", mask_of_few_keys, "attn_mask"},
+        {"bf16 beside f32", mask_of_another_dtype, "mask_dtype"},
+        {"e4m3", mask_of_e4m3, "mask_dtype"},
+        {NULL, NULL, NULL}};
+    const struct case_spec spec = with_options(0, CASE_MASK);
+    assert_all_refuse(&spec, refusals);
+}
+
+static const float zero = 0, below = -0.01f, not_a_number = NAN, infinite = INFINITY;
+SPOIL(scale_absent, constants->k_scale = NULL; constants->k_scale_count = 0)
+SPOIL(v_scale_absent, constants->v_scale = NULL; constants->v_scale_count = 0)
+SPOIL(scale_zero, constants->k_scale = &zero; constants->k_scale_count = 1)
+SPOIL(scale_negative, constants->v_scale = &below; constants->v_scale_count = 1)
+SPOIL(scale_nan, constants->k_scale = &not_a_number; constants->k_scale_count = 1)
+SPOIL(scale_infinite, constants->v_scale = &infinite; constants->v_scale_count = 1)
+SPOIL(scale_of_another_length, constants->k_scale_count = 16)
+SPOIL(scale_of_no_length, constants->v_scale_count = 0)
+
+static void scales_that_do_not_fit_refuse(void)
+{
+    static const struct refusal refusals[] = {
+        {"no k_scale", scale_absent, "k_scale"},
+        {"no v_scale", v_scale_absent, "v_scale"},
+        {"zero", scale_zero, "k_scale"},
+        {"negative", scale_negative, "v_scale"},
+        {"NaN", scale_nan, "k_scale"},
+        {"infinite", scale_infinite, "v_scale"},
+        {"a head's worth", scale_of_another_length, "k_scale_count"},
+        {"none", scale_of_no_length, "v_scale"},
+        {NULL, NULL, NULL}};
+    struct case_spec spec = with_options(0, 0);
+    spec.k_dtype = spec.v_dtype = PKV_INT8;
+    assert_all_refuse(&spec, refusals);
+}
+
+SPOIL(values_wider_than_keys, args->v_width = 17)
+SPOIL(values_passed, args->v = args->k)
+SPOIL(scale_of_no_values, constants->v_scale = &infinite; constants->v_scale_count = 1)
+
+static void values_inside_keys_refuse_values_of_their_own(void)
+{
+    static const struct refusal refusals[] = {
+        {"wider than the key", values_wider_than_keys, "v_width"},
+        {"v passed", values_passed, "v"},
+        {"v_scale given", scale_of_no_values, "v_scale"},
+        {NULL, NULL, NULL}};
+    struct case_spec spec = with_options(0, 0);
+    spec.v_in_k = true;
+    spec.v_width = 11;
+    assert_all_refuse(&spec, refusals);
+}
+
+static void values_inside_keys_may_be_as_wide_as_the_keys(void)
+{
+    struct case_spec spec = with_options(0, 0);
+    spec.v_in_k = true;
+    struct gqa_case *c = gqa_case_make(&spec);
+    pkv_workspace *workspace = case_workspace(2);
+    for (int32_t v_width = 0; v_width <= 16; v_width += 16) { /* 0 = k_width */
+        c->args.v_width = v_width;
+        enum pkv_status status = PKV_OK;
+        CU_ASSERT(gqa_case_check(c, workspace, &status));
+    }
+    gqa_case_free(c);
+    pkv_workspace_destroy(workspace);
+}
+
+static const struct test_case cases[] = {
+    TEST(softcap_comes_before_the_mask),
+    TEST(masked_key_stays_out_below_any_sentinel),
+    TEST(fully_masked_row_is_zero_and_minus_infinity),
+    TEST(sink_takes_its_share_of_the_weights),
+    TEST(smooth_softmax_is_a_sink_of_zero),
+    TEST(sinks_of_minus_infinity_are_no_sinks),
+    TEST(sinks_of_zero_are_smooth_softmax),
+    TEST(positions_that_are_natural_change_nothing),
+    TEST(mask_that_admits_all_changes_nothing),
+    TEST(options_keep_bits_over_threads_and_layouts),
+    TEST(options_keep_bits_over_chunks),
+    TEST(options_keep_bits_between_one_call_and_two),
+    TEST(rope_planes_that_do_not_fit_refuse),
+    TEST(positions_outside_the_planes_refuse),
+    TEST(norms_that_do_not_fit_refuse),
+    TEST(sinks_that_do_not_fit_refuse),
+    TEST(masks_that_do_not_fit_refuse),
+    TEST(scales_that_do_not_fit_refuse),
+    TEST(values_inside_keys_refuse_values_of_their_own),
+    TEST(values_inside_keys_may_be_as_wide_as_the_keys),
+    TEST_END,
+};
+const struct test_suite suite_gqa_options = {"gqa_options", cases};

@@ -1,0 +1,492 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Workspaces and plans: what they refuse, what they cost in memory, that a plan is run once per
+ * layer, that every failed allocation leaves everything as it was, and that calls may run inside
+ * the caller's own threads. */
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "support/gqa_case.h"
+
+static struct case_spec batch_of(uint64_t seed, enum pkv_cache_form form)
+{
+    struct case_spec spec = case_plain(seed);
+    const bool is_copy = form == PKV_CACHE_DENSE_COPY;
+    spec.form = form;
+    spec.dtype = PKV_BF16;
+    spec.kv_heads = 2;
+    spec.group = 2;
+    case_add_row(&spec, 0, is_copy ? 5 : 1, 600);
+    case_add_row(&spec, 1, 5, is_copy ? 600 : 90);
+    return spec;
+}
+
+static bool same_outputs(const struct gqa_case *a, const struct gqa_case *b)
+{
+    bool is_same = true;
+    for (int32_t row = 0; row < a->spec.batch; row++) {
+        for (int32_t i = 0; i < a->spec.q_lens[row]; i++) {
+            is_same = is_same && gqa_case_same_row(a, row, i, b, row, i);
+        }
+    }
+    return is_same;
+}
+
+static void isa_names_are_words_and_anything_else_is_unknown(void)
+{
+    CU_ASSERT_STRING_EQUAL(pkv_isa_name(PKV_ISA_SCALAR), "scalar");
+    CU_ASSERT_STRING_EQUAL(pkv_isa_name(PKV_ISA_AVX2), "avx2");
+    CU_ASSERT_STRING_EQUAL(pkv_isa_name(PKV_ISA_AVX512), "avx512");
+    CU_ASSERT_STRING_EQUAL(pkv_isa_name(PKV_ISA_AVX512BF16), "avx512bf16");
+    CU_ASSERT_STRING_EQUAL(pkv_isa_name((enum pkv_isa)77), "unknown isa");
+    CU_ASSERT_STRING_EQUAL(pkv_isa_name((enum pkv_isa)(-1)), "unknown isa");
+}
+
+static void workspace_refuses_what_it_cannot_be(void)
+{
+    int mark = 0;
+    pkv_workspace *const untouched = (pkv_workspace *)(void *)&mark;
+    pkv_workspace *workspace = untouched;
+    struct test_memory memory = {0};
+    struct pkv_hooks half = test_hooks(&memory);
+    half.free = NULL;
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_workspace_create(-1, PKV_ISA_BEST, NULL, &workspace));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_workspace_create(1025, PKV_ISA_BEST, NULL, &workspace));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT,
+                  pkv_workspace_create(1, (enum pkv_isa)77, NULL, &workspace));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT,
+                  pkv_workspace_create(1, (enum pkv_isa)(-1), NULL, &workspace));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_workspace_create(1, PKV_ISA_BEST, &half, &workspace));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_workspace_create(1, PKV_ISA_BEST, NULL, NULL));
+    CU_ASSERT_PTR_EQUAL(workspace, untouched);
+    CU_ASSERT_EQUAL(memory.live, 0);
+    pkv_workspace_destroy(NULL);
+}
+
+static void workspace_says_what_was_chosen(void)
+{
+    for (int isa = PKV_ISA_BEST; isa <= PKV_ISA_AVX512BF16; isa++) {
+        pkv_workspace *workspace = NULL;
+        const enum pkv_status status = pkv_workspace_create(3, (enum pkv_isa)isa, NULL, &workspace);
+        if (status == PKV_UNSUPPORTED) {
+            CU_ASSERT(isa > PKV_ISA_SCALAR);
+            CU_ASSERT_PTR_NULL(workspace);
+            continue;
+        }
+        ASSERT_STATUS(PKV_OK, status);
+        const enum pkv_isa chosen = pkv_workspace_isa(workspace);
+        CU_ASSERT(chosen >= PKV_ISA_SCALAR && chosen <= PKV_ISA_AVX512BF16);
+        CU_ASSERT(isa == PKV_ISA_BEST || (int)chosen == isa);
+        CU_ASSERT_EQUAL(pkv_workspace_num_threads(workspace), 3);
+        pkv_workspace_destroy(workspace);
+    }
+    pkv_workspace *workspace = case_workspace(0);
+    CU_ASSERT(pkv_workspace_num_threads(workspace) >= 1);
+    pkv_workspace_destroy(workspace);
+}
+
+static void best_is_the_highest_level_there_is(void)
+{
+    pkv_workspace *best = NULL;
+    ASSERT_STATUS(PKV_OK, pkv_workspace_create(1, PKV_ISA_BEST, NULL, &best));
+    for (int isa = (int)pkv_workspace_isa(best) + 1; isa <= PKV_ISA_AVX512BF16; isa++) {
+        pkv_workspace *workspace = NULL;
+        ASSERT_STATUS(PKV_UNSUPPORTED,
+                      pkv_workspace_create(1, (enum pkv_isa)isa, NULL, &workspace));
+    }
+    pkv_workspace_destroy(best);
+}
+
+/* One plan, several layers with pointers of their own. */
+static void plan_is_run_once_per_layer(void)
+{
+    pkv_workspace *workspace = case_workspace(2);
+    pkv_plan *plan = NULL;
+    ASSERT_STATUS(PKV_OK, pkv_plan_create(workspace, &plan));
+    for (int form = PKV_CACHE_NONE; form <= PKV_CACHE_PAGED; form++) {
+        for (uint64_t layer = 0; layer < 3; layer++) {
+            struct case_spec spec = batch_of(test_seed(), (enum pkv_cache_form)form);
+            struct gqa_case *planned = gqa_case_make(&spec);
+            spec.seed += layer; /* other numbers, the same geometry and tables */
+            spec.padded = layer == 2;
+            struct gqa_case *other = gqa_case_make(&spec);
+            struct gqa_case *expected = gqa_case_make(&spec);
+            struct pkv_gqa_args args = other->args;
+            args.cu_seqlens_q = planned->args.cu_seqlens_q;
+            args.cu_seqlens_k = planned->args.cu_seqlens_k;
+            args.v_width = planned->args.v_width;
+            ASSERT_STATUS(PKV_OK, pkv_gqa_plan(workspace, &planned->args, plan));
+            CU_ASSERT_EQUAL(gqa_case_changed(planned, REGION_CACHE | REGION_OUTPUT), -1);
+            ASSERT_STATUS(PKV_OK, pkv_gqa_run(workspace, &args, plan));
+            ASSERT_STATUS(PKV_OK, pkv_gqa(workspace, &expected->args));
+            CU_ASSERT(same_outputs(expected, other));
+            gqa_case_free(planned);
+            gqa_case_free(other);
+            gqa_case_free(expected);
+        }
+    }
+    pkv_plan_destroy(plan);
+    pkv_plan_destroy(NULL);
+    pkv_workspace_destroy(workspace);
+}
+
+static void plan_for_reading_and_plan_for_appending_alone_run(void)
+{
+    pkv_workspace *workspace = case_workspace(2);
+    pkv_plan *plan = NULL;
+    const struct case_spec spec = batch_of(test_seed(), PKV_CACHE_PAGED);
+    struct gqa_case *whole = gqa_case_make(&spec);
+    struct gqa_case *parts = gqa_case_make(&spec);
+    ASSERT_STATUS(PKV_OK, pkv_gqa(workspace, &whole->args));
+    ASSERT_STATUS(PKV_OK, pkv_plan_create(workspace, &plan));
+    struct pkv_gqa_args args = parts->args;
+    args.q = NULL;
+    args.out = NULL;
+    args.lse = NULL;
+    ASSERT_STATUS(PKV_OK, pkv_append(workspace, &args));
+    args = parts->args;
+    args.k = args.v = NULL;
+    ASSERT_STATUS(PKV_OK, pkv_gqa_plan(workspace, &args, plan));
+    ASSERT_STATUS(PKV_OK, pkv_gqa_run(workspace, &args, plan));
+    CU_ASSERT(same_outputs(whole, parts));
+    pkv_plan_destroy(plan);
+    gqa_case_free(whole);
+    gqa_case_free(parts);
+    pkv_workspace_destroy(workspace);
+}
+
+typedef void spoiler(struct pkv_gqa_args *args);
+
+static void without_q(struct pkv_gqa_args *args)
+{
+    args->q = NULL;
+}
+
+static void without_out(struct pkv_gqa_args *args)
+{
+    args->out = NULL;
+}
+
+static void without_key(struct pkv_gqa_args *args)
+{
+    args->k = args->v = NULL;
+}
+
+static void without_v(struct pkv_gqa_args *args)
+{
+    args->v = NULL;
+}
+
+static void without_past(struct pkv_gqa_args *args)
+{
+    args->past.k = NULL;
+}
+
+static void other_dtype(struct pkv_gqa_args *args)
+{
+    args->dtype = PKV_F16;
+}
+
+static void other_cache_dtype(struct pkv_gqa_args *args)
+{
+    args->past.v_dtype = PKV_F16;
+}
+
+static void other_width(struct pkv_gqa_args *args)
+{
+    args->k_width = args->past.k_width = 4;
+}
+
+static void other_kv_heads(struct pkv_gqa_args *args)
+{
+    args->kv_heads = args->past.kv_heads = 1;
+}
+
+static void fewer_tokens(struct pkv_gqa_args *args)
+{
+    args->num_tokens--;
+}
+
+static void other_block_size(struct pkv_gqa_args *args)
+{
+    args->past.block_size = 8;
+}
+
+static void fewer_blocks(struct pkv_gqa_args *args)
+{
+    args->past.num_blocks = 1;
+}
+
+static void other_form(struct pkv_gqa_args *args)
+{
+    args->form = PKV_CACHE_CONTINUOUS;
+}
+
+static void no_size(struct pkv_gqa_args *args)
+{
+    args->size = 0;
+}
+
+static void run_refuses_what_was_not_planned(void)
+{
+    static spoiler *const spoilers[] = {
+        without_q,        without_out,       without_key, without_v,      without_past,
+        other_dtype,      other_cache_dtype, other_width, other_kv_heads, fewer_tokens,
+        other_block_size, fewer_blocks,      other_form,  no_size};
+    pkv_workspace *workspace = case_workspace(2);
+    pkv_plan *plan = NULL;
+    const struct case_spec spec = batch_of(test_seed(), PKV_CACHE_PAGED);
+    struct gqa_case *c = gqa_case_make(&spec);
+    ASSERT_STATUS(PKV_OK, pkv_plan_create(workspace, &plan));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_gqa_run(workspace, &c->args, plan)); /* never planned */
+    ASSERT_STATUS(PKV_OK, pkv_gqa_plan(workspace, &c->args, plan));
+    for (size_t i = 0; i < sizeof spoilers / sizeof spoilers[0]; i++) {
+        struct pkv_gqa_args args = c->args;
+        spoilers[i](&args);
+        const enum pkv_status status = pkv_gqa_run(workspace, &args, plan);
+        if (status != PKV_INVALID_ARGUMENT) {
+            printf("\n  difference %zu from the planned call was run\n", i);
+        }
+        CU_ASSERT_EQUAL(status, PKV_INVALID_ARGUMENT);
+        CU_ASSERT_EQUAL(gqa_case_changed(c, REGION_CACHE | REGION_OUTPUT), -1);
+    }
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_gqa_run(workspace, NULL, plan));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_gqa_run(workspace, &c->args, NULL));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_gqa_run(NULL, &c->args, plan));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_gqa_plan(workspace, &c->args, NULL));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_gqa_plan(NULL, &c->args, plan));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_gqa_plan(workspace, NULL, plan));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_plan_create(NULL, &plan));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_plan_create(workspace, NULL));
+    CU_ASSERT_EQUAL(gqa_case_changed(c, REGION_CACHE | REGION_OUTPUT), -1);
+    pkv_plan_destroy(plan);
+    gqa_case_free(c);
+    pkv_workspace_destroy(workspace);
+}
+
+static void refused_plan_holds_nothing_to_run(void)
+{
+    pkv_workspace *workspace = case_workspace(2);
+    pkv_plan *plan = NULL;
+    const struct case_spec spec = batch_of(test_seed(), PKV_CACHE_PAGED);
+    struct gqa_case *c = gqa_case_make(&spec);
+    ASSERT_STATUS(PKV_OK, pkv_plan_create(workspace, &plan));
+    ASSERT_STATUS(PKV_OK, pkv_gqa_plan(workspace, &c->args, plan));
+    const int32_t saved = c->block_table[0];
+    c->block_table[0] = -7;
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_gqa_plan(workspace, &c->args, plan));
+    c->block_table[0] = saved;
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_gqa_run(workspace, &c->args, plan));
+    CU_ASSERT_EQUAL(gqa_case_changed(c, REGION_CACHE | REGION_OUTPUT), -1);
+    pkv_plan_destroy(plan);
+    gqa_case_free(c);
+    pkv_workspace_destroy(workspace);
+}
+
+/* Memory */
+
+/* Everything from the workspace to the answer with the fail_at-th allocation failing; the first
+ * status that was not PKV_OK. */
+static enum pkv_status call_with_failure(struct test_memory *memory, const struct gqa_case *c,
+                                         bool with_plan)
+{
+    const struct pkv_hooks hooks = test_hooks(memory);
+    pkv_workspace *workspace = NULL;
+    pkv_plan *plan = NULL;
+    enum pkv_status status = pkv_workspace_create(2, test_isa(), &hooks, &workspace);
+    if (status == PKV_OK && with_plan) {
+        status = pkv_plan_create(workspace, &plan);
+        if (status == PKV_OK) {
+            status = pkv_gqa_plan(workspace, &c->args, plan);
+        }
+        if (status == PKV_OK) {
+            status = pkv_gqa_run(workspace, &c->args, plan);
+        }
+    } else if (status == PKV_OK) {
+        status = gqa_case_call(c, workspace);
+        if (status == PKV_NO_MEMORY) { /* and the same workspace can do it once there is memory */
+            CU_ASSERT_EQUAL(gqa_case_changed(c, REGION_CACHE | REGION_OUTPUT), -1);
+            memory->fail_at = 0;
+            ASSERT_STATUS(PKV_OK, gqa_case_call(c, workspace));
+        }
+    }
+    pkv_plan_destroy(plan);
+    pkv_workspace_destroy(workspace);
+    return status;
+}
+
+static void every_failed_allocation_leaves_all_as_it_was(void)
+{
+    const struct case_spec spec = batch_of(test_seed(), PKV_CACHE_PAGED);
+    struct gqa_case *expected = gqa_case_make(&spec);
+    pkv_workspace *workspace = case_workspace(2);
+    ASSERT_STATUS(PKV_OK, gqa_case_call(expected, workspace));
+    pkv_workspace_destroy(workspace);
+    for (int with_plan = 0; with_plan < 2; with_plan++) {
+        enum pkv_status status = PKV_NO_MEMORY;
+        long fail_at = 1;
+        for (; status == PKV_NO_MEMORY && fail_at < 200; fail_at++) {
+            struct gqa_case *c = gqa_case_make(&spec);
+            struct test_memory memory = {.fail_at = fail_at};
+            status = call_with_failure(&memory, c, with_plan != 0);
+            CU_ASSERT(status == PKV_OK || status == PKV_NO_MEMORY);
+            CU_ASSERT_EQUAL(memory.live, 0);
+            CU_ASSERT_EQUAL(memory.live_bytes, 0);
+            if (gqa_case_changed(c, REGION_OUTPUT) >= 0) {
+                CU_ASSERT(same_outputs(expected, c));
+            } else {
+                CU_ASSERT_EQUAL(status, PKV_NO_MEMORY);
+                CU_ASSERT_EQUAL(gqa_case_changed(c, REGION_CACHE), -1);
+            }
+            gqa_case_free(c);
+        }
+        CU_ASSERT_EQUAL(status, PKV_OK);
+        CU_ASSERT(fail_at > 2); /* some allocation did fail */
+    }
+    gqa_case_free(expected);
+}
+
+static void second_identical_call_takes_no_memory(void)
+{
+    struct test_memory memory = {0};
+    const struct pkv_hooks hooks = test_hooks(&memory);
+    for (int form = PKV_CACHE_NONE; form <= PKV_CACHE_PAGED; form++) {
+        pkv_workspace *workspace = NULL;
+        pkv_plan *plan = NULL;
+        ASSERT_STATUS(PKV_OK, pkv_workspace_create(2, test_isa(), &hooks, &workspace));
+        const struct case_spec spec = batch_of(test_seed(), (enum pkv_cache_form)form);
+        struct gqa_case *c = gqa_case_make(&spec);
+        ASSERT_STATUS(PKV_OK, gqa_case_call(c, workspace));
+        long calls = memory.calls;
+        ASSERT_STATUS(PKV_OK, gqa_case_call(c, workspace));
+        CU_ASSERT_EQUAL(memory.calls, calls);
+        ASSERT_STATUS(PKV_OK, pkv_plan_create(workspace, &plan));
+        ASSERT_STATUS(PKV_OK, pkv_gqa_plan(workspace, &c->args, plan));
+        calls = memory.calls;
+        memory.fail_at = 1; /* running and planning again may not even try */
+        ASSERT_STATUS(PKV_OK, pkv_gqa_run(workspace, &c->args, plan));
+        ASSERT_STATUS(PKV_OK, pkv_gqa_plan(workspace, &c->args, plan));
+        ASSERT_STATUS(PKV_OK, pkv_gqa_run(workspace, &c->args, plan));
+        memory.fail_at = 0;
+        CU_ASSERT_EQUAL(memory.calls, calls);
+        pkv_plan_destroy(plan);
+        gqa_case_free(c);
+        pkv_workspace_destroy(workspace);
+        CU_ASSERT_EQUAL(memory.live, 0);
+    }
+}
+
+/* The workspace serves calls of any size in any order. */
+static void workspace_grows_and_shrinks_with_its_calls(void)
+{
+    static const int32_t lengths[] = {1, 900, 3, 64, 1500, 2, 513};
+    pkv_workspace *workspace = case_workspace(2);
+    for (int i = 0; i < 7; i++) {
+        struct case_spec spec = case_plain(test_seed() + (uint64_t)i);
+        spec.k_width = spec.v_width = 1 + 13 * i;
+        spec.group = 1 + i % 3;
+        case_add_row(&spec, 0, 1 + i % 2, lengths[i] + 1);
+        struct gqa_case *c = gqa_case_make(&spec);
+        enum pkv_status status = PKV_OK;
+        CU_ASSERT(gqa_case_check(c, workspace, &status));
+        gqa_case_free(c);
+    }
+    pkv_workspace_destroy(workspace);
+}
+
+/* Threads */
+
+enum { NUM_CALLERS = 3 };
+
+struct caller {
+    struct gqa_case *c;
+    pkv_workspace *workspace;
+    enum pkv_status status;
+};
+
+static struct gqa_case *expected_answer(void)
+{
+    const struct case_spec spec = batch_of(test_seed(), PKV_CACHE_PAGED);
+    pkv_workspace *workspace = case_workspace(1);
+    struct gqa_case *c = gqa_case_make(&spec);
+    ASSERT_STATUS(PKV_OK, gqa_case_call(c, workspace));
+    pkv_workspace_destroy(workspace);
+    return c;
+}
+
+static void make_callers(struct caller *callers)
+{
+    const struct case_spec spec = batch_of(test_seed(), PKV_CACHE_PAGED);
+    for (int i = 0; i < NUM_CALLERS; i++) {
+        callers[i].c = gqa_case_make(&spec);
+        callers[i].workspace = case_workspace(2);
+        callers[i].status = PKV_UNSUPPORTED;
+    }
+}
+
+static void judge_callers(struct caller *callers)
+{
+    struct gqa_case *expected = expected_answer();
+    for (int i = 0; i < NUM_CALLERS; i++) {
+        ASSERT_STATUS(PKV_OK, callers[i].status);
+        CU_ASSERT(same_outputs(expected, callers[i].c));
+        gqa_case_free(callers[i].c);
+        pkv_workspace_destroy(callers[i].workspace);
+    }
+    gqa_case_free(expected);
+}
+
+static void *call_from_thread(void *argument)
+{
+    struct caller *caller = argument;
+    caller->status = gqa_case_call(caller->c, caller->workspace);
+    return NULL;
+}
+
+static void callers_with_workspaces_of_their_own_run_side_by_side(void)
+{
+    struct caller callers[NUM_CALLERS];
+    pthread_t threads[NUM_CALLERS];
+    make_callers(callers);
+    for (int i = 0; i < NUM_CALLERS; i++) {
+        CU_ASSERT_EQUAL_FATAL(pthread_create(&threads[i], NULL, call_from_thread, &callers[i]), 0);
+    }
+    for (int i = 0; i < NUM_CALLERS; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    judge_callers(callers);
+}
+
+/* Where the tests are built with OpenMP, each caller is a thread of a parallel region, in which the
+ * library may get fewer threads than it asks for; else they run in turn. */
+static void call_inside_a_parallel_region_gives_the_same_bits(void)
+{
+    struct caller callers[NUM_CALLERS];
+    make_callers(callers);
+#if PKV_HAVE_OPENMP
+#pragma omp parallel for num_threads(NUM_CALLERS)
+#endif
+    for (int i = 0; i < NUM_CALLERS; i++) {
+        call_from_thread(&callers[i]);
+    }
+    judge_callers(callers);
+}
+
+static const struct test_case cases[] = {
+    TEST(isa_names_are_words_and_anything_else_is_unknown),
+    TEST(workspace_refuses_what_it_cannot_be),
+    TEST(workspace_says_what_was_chosen),
+    TEST(best_is_the_highest_level_there_is),
+    TEST(plan_is_run_once_per_layer),
+    TEST(plan_for_reading_and_plan_for_appending_alone_run),
+    TEST(run_refuses_what_was_not_planned),
+    TEST(refused_plan_holds_nothing_to_run),
+    TEST(every_failed_allocation_leaves_all_as_it_was),
+    TEST(second_identical_call_takes_no_memory),
+    TEST(workspace_grows_and_shrinks_with_its_calls),
+    TEST(callers_with_workspaces_of_their_own_run_side_by_side),
+    TEST(call_inside_a_parallel_region_gives_the_same_bits),
+    TEST_END,
+};
+const struct test_suite suite_gqa_plan = {"gqa_plan", cases};

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The operator against the float64 reference on random calls: all cache forms and dtypes, ragged
+ * rows, odd widths, windows, every option. Case i of a family has seed PKV_TEST_SEED + i, and a
+ * failure prints its seed: with PKV_TEST_SEED set to it the case comes first. The table of families
+ * below is all that says which options run. */
+#include <stdio.h>
+#include <string.h>
+
+#include "support/gqa_case.h"
+
+/* What a family adds to a plain random call. */
+struct family {
+    const char *name;
+    unsigned options;
+    bool with_codes; /* int8 and e4m3 caches */
+    bool v_in_k;
+    int num_cases;
+};
+
+static int32_t one_of(struct test_random *random, const int32_t *choices, int32_t count)
+{
+    return choices[random_between(random, 0, count - 1)];
+}
+
+static void draw_dtypes(struct test_random *random, struct case_spec *spec, bool with_codes)
+{
+    spec->dtype = (enum pkv_dtype)random_between(random, 0, 2);
+    spec->k_dtype = spec->v_dtype = spec->dtype;
+    if (spec->form != PKV_CACHE_NONE && random_between(random, 0, 1)) {
+        spec->k_dtype = (enum pkv_dtype)random_between(random, 0, 2);
+        spec->v_dtype = (enum pkv_dtype)random_between(random, 0, 2);
+    }
+    if (spec->form != PKV_CACHE_NONE && with_codes) {
+        const int32_t which = random_between(random, 0, 3); /* K alone, V alone, both, both */
+        spec->k_dtype = which == 1 ? spec->k_dtype : (enum pkv_dtype)random_between(random, 3, 4);
+        spec->v_dtype = which == 0 ? spec->v_dtype : (enum pkv_dtype)random_between(random, 3, 4);
+    }
+}
+
+static void draw_geometry(struct test_random *random, struct case_spec *spec, bool v_in_k)
+{
+    static const int32_t forms[] = {PKV_CACHE_PAGED,      PKV_CACHE_PAGED,      PKV_CACHE_PAGED,
+                                    PKV_CACHE_PAGED,      PKV_CACHE_CONTINUOUS, PKV_CACHE_DENSE,
+                                    PKV_CACHE_DENSE_COPY, PKV_CACHE_NONE};
+    static const int32_t groups[] = {1, 1, 3, 4, 7, 8};
+    static const int32_t widths[] = {1,  2,  3,  5,  7,  8,  15, 16, 17,  24,  31,
+                                     32, 33, 40, 63, 64, 65, 80, 96, 128, 129, 256};
+    static const int32_t block_sizes[] = {1, 2, 3, 7, 16, 64};
+    spec->form = (enum pkv_cache_form)one_of(random, forms, 8);
+    spec->kv_heads = random_between(random, 1, 3);
+    spec->group = one_of(random, groups, 6);
+    spec->k_width = one_of(random, widths, 22);
+    spec->v_width = random_between(random, 0, 2) ? spec->k_width : one_of(random, widths, 22);
+    spec->v_in_k = v_in_k;
+    if (v_in_k) {
+        spec->v_width = random_between(random, 1, spec->k_width);
+    }
+    spec->block_size = one_of(random, block_sizes, 6);
+    spec->padded = random_between(random, 0, 2) == 0;
+    spec->cell_major = random_between(random, 0, 3) == 0;
+    spec->without_lse = random_between(random, 0, 7) == 0;
+    spec->poison = random_between(random, 0, 2);
+    spec->loudness = random_between(random, 0, 3) ? 1 : 20;
+}
+
+/* Rows whose reference costs at most so much. */
+enum { MAX_WORK = 500000 };
+
+static void draw_rows(struct test_random *random, struct case_spec *spec)
+{
+    static const int32_t longest_q[] = {1, 1, 2, 5, 40};
+    static const int32_t longest_past[] = {0, 5, 20, 80, 80, 700};
+    const int32_t max_q = one_of(random, longest_q, 5);
+    const int32_t max_past = one_of(random, longest_past, 6);
+    const bool is_uniform = spec->form == PKV_CACHE_DENSE_COPY;
+    const int64_t pair = (int64_t)spec->kv_heads * spec->group * (spec->k_width + spec->v_width);
+    const int32_t batch = random_between(random, 1, 4);
+    int64_t work = 0;
+    for (int32_t b = 0; b < batch; b++) {
+        const int32_t least = max_q == 1 && random_between(random, 0, 3) ? 1 : 0;
+        int32_t q_len = random_between(random, least, max_q);
+        int32_t past = random_between(random, 0, max_past);
+        if (is_uniform && q_len + past == 0) {
+            past = 1; /* a present without cells is no view */
+        }
+        if (is_uniform && b > 0) {
+            q_len = spec->q_lens[0];
+            past = spec->kv_lens[0] - q_len;
+        }
+        while (work + pair * q_len * (q_len + past) > MAX_WORK && !(is_uniform && b > 0)) {
+            q_len = (q_len + 1) / 2;
+            past /= 2;
+            work = q_len <= 1 && past == 0 ? 0 : work;
+        }
+        work += pair * q_len * (q_len + past);
+        case_add_row(spec, b, q_len, q_len + past);
+    }
+}
+
+static void draw_visibility(struct test_random *random, struct case_spec *spec)
+{
+    const bool has_past = spec->form != PKV_CACHE_NONE && spec->form != PKV_CACHE_DENSE_COPY;
+    spec->read_only = has_past && random_between(random, 0, 3) == 0;
+    spec->not_causal = random_between(random, 0, 6) == 0;
+    if (spec->not_causal) {
+        for (int32_t b = 0; spec->read_only && b < spec->batch; b++) {
+            spec->kv_lens[b] -= random_between(random, 0, spec->kv_lens[b]);
+        }
+        return;
+    }
+    if (random_between(random, 0, 1)) {
+        spec->window = random_between(random, 1, spec->kv_lens[0] + 3);
+        spec->kept_count = random_between(random, 0, 2);
+        spec->kept_count = spec->kept_count == 2 ? spec->batch : spec->kept_count;
+        for (int32_t b = 0; b < spec->kept_count; b++) {
+            spec->kept[b] = random_between(random, 0, 12);
+        }
+        spec->evicted = random_between(random, 0, 1) != 0;
+    }
+}
+
+static struct case_spec draw(uint64_t seed, const struct family *family)
+{
+    struct test_random random = {seed};
+    struct case_spec spec = {.seed = seed, .layout = seed, .options = family->options};
+    draw_geometry(&random, &spec, family->v_in_k);
+    draw_dtypes(&random, &spec, family->with_codes);
+    draw_rows(&random, &spec);
+    draw_visibility(&random, &spec);
+    if (spec.form == PKV_CACHE_NONE || spec.not_causal) {
+        spec.options &= ~(unsigned)CASE_POSITION_IDS;
+    }
+    if ((spec.not_causal && spec.read_only) || spec.k_width < 2) {
+        /* a query before position 0 has no rope; a single channel cannot rotate */
+        spec.options &= ~(unsigned)(CASE_ROPE | CASE_POSITION_IDS);
+    }
+    return spec;
+}
+
+static void print_spec(const struct case_spec *spec)
+{
+    printf("  form %d, dtypes %d/%d/%d, heads %dx%d, widths %d/%d, block size %d, window %lld, "
+           "options %x%s%s%s%s%s%s\n",
+           (int)spec->form, (int)spec->dtype, (int)spec->k_dtype, (int)spec->v_dtype,
+           spec->kv_heads, spec->group, spec->k_width, spec->v_width, spec->block_size,
+           (long long)spec->window, spec->options, spec->not_causal ? ", not causal" : "",
+           spec->read_only ? ", read only" : "", spec->padded ? ", padded" : "",
+           spec->cell_major ? ", cell major" : "", spec->evicted ? ", evicted" : "",
+           spec->v_in_k ? ", v in k" : "");
+    for (int32_t b = 0; b < spec->batch; b++) {
+        printf("  row %d: q_len %d, kv_len %d, kept %lld\n", b, spec->q_lens[b], spec->kv_lens[b],
+               (long long)spec->kept[b]);
+    }
+}
+
+static void run_family(const struct family *family)
+{
+    pkv_workspace *workspace = case_workspace(2);
+    int num_failed = 0, num_unsupported = 0;
+    for (int i = 0; i < family->num_cases && num_failed < 3; i++) {
+        const struct case_spec spec = draw(test_seed() + (uint64_t)i, family);
+        struct gqa_case *c = gqa_case_make(&spec);
+        enum pkv_status status = PKV_OK;
+        if (!gqa_case_check(c, workspace, &status)) {
+            print_spec(&spec);
+            num_failed++;
+        }
+        num_unsupported += status == PKV_UNSUPPORTED;
+        gqa_case_free(c);
+    }
+    CU_ASSERT_EQUAL(num_failed, 0);
+    CU_ASSERT_EQUAL(num_unsupported, 0);
+    pkv_workspace_destroy(workspace);
+}
+
+static const struct family families[] = {
+    {"nothing", 0, false, false, 320},
+    {"q_scale", CASE_Q_SCALE, false, false, 60},
+    {"rope", CASE_ROPE, false, false, 80},
+    {"position ids", CASE_ROPE | CASE_POSITION_IDS, false, false, 60},
+    {"norms", CASE_ROPE | CASE_NORM, false, false, 80},
+    {"norms without rope", CASE_NORM, false, false, 40},
+    {"head sinks", CASE_SINK, false, false, 60},
+    {"smooth softmax", CASE_SMOOTH, false, false, 40},
+    {"a softcap", CASE_SOFTCAP, false, false, 60},
+    {"masks", CASE_MASK, false, false, 100},
+    {"quantised caches", 0, true, false, 120},
+    {"values inside keys", 0, false, true, 80},
+    {"everything", CASE_Q_SCALE | CASE_ROPE | CASE_NORM | CASE_SINK | CASE_SOFTCAP | CASE_MASK,
+     true, false, 120},
+    {"everything and values inside keys",
+     CASE_Q_SCALE | CASE_ROPE | CASE_NORM | CASE_SMOOTH | CASE_SOFTCAP | CASE_MASK, true, true, 60},
+};
+
+static void run_named(const char *name)
+{
+    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
+        if (strcmp(families[i].name, name) == 0) {
+            run_family(&families[i]);
+            return;
+        }
+    }
+    CU_FAIL("no such family");
+}
+
+static void random_calls_match_the_reference(void)
+{
+    run_named("nothing");
+}
+
+static void random_scales_match_the_reference(void)
+{
+    run_named("q_scale");
+}
+
+static void random_rotations_match_the_reference(void)
+{
+    run_named("rope");
+    run_named("position ids");
+}
+
+static void random_norms_match_the_reference(void)
+{
+    run_named("norms");
+    run_named("norms without rope");
+}
+
+static void random_sinks_match_the_reference(void)
+{
+    run_named("head sinks");
+    run_named("smooth softmax");
+}
+
+static void random_softcaps_match_the_reference(void)
+{
+    run_named("a softcap");
+}
+
+static void random_masks_match_the_reference(void)
+{
+    run_named("masks");
+}
+
+static void random_quantised_caches_match_the_reference(void)
+{
+    run_named("quantised caches");
+}
+
+static void random_values_inside_keys_match_the_reference(void)
+{
+    run_named("values inside keys");
+}
+
+static void all_options_together_match_the_reference(void)
+{
+    run_named("everything");
+    run_named("everything and values inside keys");
+}
+
+static const struct test_case cases[] = {
+    TEST(random_calls_match_the_reference),
+    TEST(random_scales_match_the_reference),
+    TEST(random_rotations_match_the_reference),
+    TEST(random_norms_match_the_reference),
+    TEST(random_sinks_match_the_reference),
+    TEST(random_softcaps_match_the_reference),
+    TEST(random_masks_match_the_reference),
+    TEST(random_quantised_caches_match_the_reference),
+    TEST(random_values_inside_keys_match_the_reference),
+    TEST(all_options_together_match_the_reference),
+    TEST_END,
+};
+const struct test_suite suite_gqa_random = {"gqa_random", cases};

@@ -1,0 +1,660 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the operator refuses. Each entry of a table spoils one good call; the call must then answer
+ * PKV_INVALID_ARGUMENT, name the culprit in the last error, and leave every byte of caches and
+ * outputs (guards around them included) as it was; planning must refuse the same. Entries stand in
+ * the order of validation: presence and dtypes, heads, pairs, scalars, lengths, capacity, slots,
+ * block tables, positions, overlap. Where an option is not built yet PKV_UNSUPPORTED is a skip. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "support/gqa_case.h"
+
+struct refusal {
+    const char *name;
+    void (*spoil)(struct gqa_case *c);
+    const char *culprit; /* part of the last error */
+};
+
+static const int all_regions = REGION_INPUT | REGION_CACHE | REGION_OUTPUT;
+
+/* Good calls: two rows with past, one of them with two tokens; block 16.. are never named. */
+static struct case_spec good(enum pkv_cache_form form)
+{
+    struct case_spec spec = case_plain(test_seed());
+    spec.form = form;
+    spec.group = 2;
+    spec.kv_heads = 2;
+    case_add_row(&spec, 0, 2, 9);
+    case_add_row(&spec, 1, form == PKV_CACHE_DENSE_COPY ? 2 : 1,
+                 form == PKV_CACHE_DENSE_COPY ? 9 : 6);
+    return spec;
+}
+
+/* Planning runs nothing, so it is asked first: what it accepts by mistake is not then run. */
+static enum pkv_status status_of(const struct gqa_case *c, pkv_workspace *workspace)
+{
+    pkv_plan *plan = NULL;
+    ASSERT_STATUS(PKV_OK, pkv_plan_create(workspace, &plan));
+    const enum pkv_status status = pkv_gqa_plan(workspace, &c->args, plan);
+    pkv_plan_destroy(plan);
+    return status == PKV_INVALID_ARGUMENT ? gqa_case_call(c, workspace) : status;
+}
+
+/* 1 when the option is not built yet. */
+static int assert_refuses(const struct case_spec *spec, const struct refusal *refusal)
+{
+    pkv_workspace *workspace = case_workspace(2);
+    struct gqa_case *c = gqa_case_make(spec);
+    refusal->spoil(c);
+    gqa_case_snapshot(c);
+    const enum pkv_status status = status_of(c, workspace);
+    const bool names_it = strstr(pkv_last_error(), refusal->culprit) != NULL;
+    const int changed = gqa_case_changed(c, all_regions);
+    if (status != PKV_UNSUPPORTED &&
+        (status != PKV_INVALID_ARGUMENT || !names_it || changed >= 0)) {
+        printf("\n  %s: answered %s, last error \"%s\" (expected in it: %s)%s\n", refusal->name,
+               pkv_status_name(status), pkv_last_error(), refusal->culprit,
+               changed >= 0 ? ", and bytes have changed" : "");
+        CU_FAIL("not refused as it should be");
+    }
+    gqa_case_free(c);
+    pkv_workspace_destroy(workspace);
+    return status == PKV_UNSUPPORTED;
+}
+
+/* The table ends with a NULL name. may_skip: options that are not all built. */
+static void assert_all_refuse(const struct case_spec *spec, const struct refusal *refusals,
+                              bool may_skip)
+{
+    pkv_workspace *workspace = case_workspace(2);
+    struct gqa_case *c = gqa_case_make(spec);
+    ASSERT_STATUS(PKV_OK, gqa_case_call(c, workspace));
+    gqa_case_free(c);
+    pkv_workspace_destroy(workspace);
+    int num_skipped = 0;
+    for (const struct refusal *r = refusals; r->name != NULL; r++) {
+        num_skipped += assert_refuses(spec, r);
+    }
+    if (may_skip && num_skipped > 0) {
+        printf("\n  skipped: %d refusals of options that are not built yet\n", num_skipped);
+    } else {
+        CU_ASSERT_EQUAL(num_skipped, 0);
+    }
+}
+
+/* A refusal is a statement on the arguments of a good call. */
+#define SPOIL(name, statement)                                                                     \
+    static void name(struct gqa_case *c)                                                           \
+    {                                                                                              \
+        struct pkv_gqa_args *args = &c->args;                                                      \
+        statement;                                                                                 \
+        (void)args;                                                                                \
+    }
+
+/* 1 presence and dtypes */
+SPOIL(size_zero, args->size = 0)
+SPOIL(size_small, args->size -= 8)
+SPOIL(form_unknown, args->form = (enum pkv_cache_form)9)
+SPOIL(dtype_int8, args->dtype = PKV_INT8)
+SPOIL(dtype_unknown, args->dtype = (enum pkv_dtype)77)
+SPOIL(k_dtype_unknown, args->past.k_dtype = (enum pkv_dtype)77)
+SPOIL(v_dtype_unknown, args->past.v_dtype = (enum pkv_dtype)(-1))
+SPOIL(q_absent, args->q = NULL)
+SPOIL(out_absent, args->out = NULL)
+SPOIL(past_k_absent, args->past.k = NULL)
+SPOIL(past_v_absent, args->past.v = NULL)
+SPOIL(kv_lens_absent, args->kv_lens = NULL)
+SPOIL(table_absent, args->block_table = NULL)
+SPOIL(cu_seqlens_absent, args->cu_seqlens_q = NULL)
+SPOIL(batch_negative, args->batch = -1)
+SPOIL(tokens_negative, args->num_tokens = -1)
+SPOIL(num_blocks_zero, args->past.num_blocks = 0)
+SPOIL(num_blocks_negative, args->past.num_blocks = -5)
+SPOIL(block_size_zero, args->past.block_size = 0)
+SPOIL(block_size_negative, args->past.block_size = -4)
+SPOIL(max_blocks_negative, args->max_blocks = -1)
+SPOIL(batch_zero_with_tokens, args->batch = 0; args->cu_seqlens_q = NULL)
+
+static void missing_and_unknown_arguments_refuse(void)
+{
+    static const struct refusal refusals[] = {
+        {"size 0", size_zero, "size"},
+        {"size too small", size_small, "size"},
+        {"unknown form", form_unknown, "form"},
+        {"dtype int8", dtype_int8, "dtype"},
+        {"unknown dtype", dtype_unknown, "dtype"},
+        {"unknown K dtype", k_dtype_unknown, "k_dtype"},
+        {"unknown V dtype", v_dtype_unknown, "v_dtype"},
+        {"no q", q_absent, "q"},
+        {"no out", out_absent, "out"},
+        {"no past K", past_k_absent, "past"},
+        {"no past V", past_v_absent, "past"},
+        {"no kv_lens", kv_lens_absent, "kv_lens"},
+        {"no block table", table_absent, "block_table"},
+        {"no cu_seqlens_q but more tokens than rows", cu_seqlens_absent, "num_tokens"},
+        {"negative batch", batch_negative, "batch"},
+        {"negative num_tokens", tokens_negative, "num_tokens"},
+        {"num_blocks 0", num_blocks_zero, "num_blocks"},
+        {"negative num_blocks", num_blocks_negative, "num_blocks"},
+        {"block_size 0", block_size_zero, "block_size"},
+        {"negative block_size", block_size_negative, "block_size"},
+        {"negative max_blocks", max_blocks_negative, "max_blocks"},
+        {"no rows but tokens", batch_zero_with_tokens, "num_tokens"},
+        {NULL, NULL, NULL}};
+    const struct case_spec spec = good(PKV_CACHE_PAGED);
+    assert_all_refuse(&spec, refusals, false);
+}
+
+/* 2 heads and widths; B8 */
+SPOIL(heads_zero, args->num_heads = 0)
+SPOIL(heads_negative, args->num_heads = -4)
+SPOIL(kv_heads_zero, args->kv_heads = 0)
+SPOIL(kv_heads_negative, args->kv_heads = -2)
+SPOIL(heads_three_over_two, args->num_heads = 3)
+SPOIL(heads_thirty_three_over_two, args->num_heads = 33)
+SPOIL(heads_fewer, args->num_heads = 1)
+SPOIL(k_width_zero, args->k_width = 0)
+SPOIL(k_width_negative, args->k_width = -8)
+SPOIL(v_width_negative, args->v_width = -8)
+SPOIL(cache_heads_differ, args->past.kv_heads = 1)
+SPOIL(cache_k_width_differs, args->past.k_width = 7)
+SPOIL(cache_v_width_differs, args->past.v_width = 9)
+SPOIL(q_stride_short, args->q_stride = 31)
+SPOIL(k_stride_short, args->k_stride = 15)
+SPOIL(v_stride_short, args->v_stride = 1)
+SPOIL(out_stride_short, args->out_stride = 31)
+SPOIL(cell_stride_short, args->past.k_cell_stride = 7)
+SPOIL(block_stride_huge, args->past.v_block_stride = SIZE_MAX / 2)
+SPOIL(q_stride_huge, args->q_stride = SIZE_MAX / 2)
+
+static void heads_and_widths_that_do_not_fit_refuse(void)
+{
+    static const struct refusal refusals[] = {
+        {"num_heads 0", heads_zero, "num_heads"},
+        {"negative num_heads", heads_negative, "num_heads"},
+        {"kv_heads 0", kv_heads_zero, "kv_heads"},
+        {"negative kv_heads", kv_heads_negative, "kv_heads"},
+        {"3 heads over 2", heads_three_over_two, "num_heads"},
+        {"33 heads over 2", heads_thirty_three_over_two, "num_heads"},
+        {"1 head over 2", heads_fewer, "num_heads"},
+        {"k_width 0", k_width_zero, "k_width"},
+        {"negative k_width", k_width_negative, "k_width"},
+        {"negative v_width", v_width_negative, "v_width"},
+        {"the cache has other heads", cache_heads_differ, "kv_heads"},
+        {"the cache has another k_width", cache_k_width_differs, "k_width"},
+        {"the cache has another v_width", cache_v_width_differs, "v_width"},
+        {"q_stride below a row", q_stride_short, "q_stride"},
+        {"k_stride below a row", k_stride_short, "k_stride"},
+        {"v_stride below a row", v_stride_short, "v_stride"},
+        {"out_stride below a row", out_stride_short, "out_stride"},
+        {"cell stride below a cell", cell_stride_short, "past.k"},
+        {"a block stride that leaves the address space", block_stride_huge, "past"},
+        {"a q stride that leaves the address space", q_stride_huge, "q"},
+        {NULL, NULL, NULL}};
+    const struct case_spec spec = good(PKV_CACHE_PAGED);
+    assert_all_refuse(&spec, refusals, false);
+}
+
+/* 3 both or neither */
+SPOIL(k_alone, args->v = NULL)
+SPOIL(v_alone, args->k = NULL)
+SPOIL(v_beside_v_in_k, args->v_in_k = true)
+SPOIL(present_half, args->present = args->past; args->present.v = NULL)
+SPOIL(present_elsewhere, args->present = args->past; args->present.k = (float *)args->present.k + 4)
+
+static void pairs_with_one_side_refuse(void)
+{
+    static const struct refusal refusals[] = {
+        {"k without v", k_alone, "v"},
+        {"v without k", v_alone, "k"},
+        {"v beside v_in_k", v_beside_v_in_k, "v"},
+        {"present with K alone", present_half, "present"},
+        {"present neither past nor absent", present_elsewhere, "present"},
+        {NULL, NULL, NULL}};
+    const struct case_spec spec = good(PKV_CACHE_PAGED);
+    assert_all_refuse(&spec, refusals, false);
+}
+
+/* 4 scalars */
+static const float nan_scale = NAN, infinite_scale = INFINITY;
+SPOIL(window_negative, args->sliding_window = -1)
+SPOIL(window_not_causal, args->sliding_window = 3; args->not_causal = true)
+SPOIL(kept_not_causal, args->kept_prefix = c->kept_prefix; args->kept_prefix_count = 1;
+      c->kept_prefix[0] = 2; args->not_causal = true)
+SPOIL(kept_negative, args->kept_prefix = c->kept_prefix; args->kept_prefix_count = 2;
+      c->kept_prefix[1] = -1)
+SPOIL(kept_three, args->kept_prefix = c->kept_prefix; args->kept_prefix_count = 3)
+SPOIL(kept_uncounted, args->kept_prefix = c->kept_prefix; args->kept_prefix_count = 0)
+SPOIL(scale_nan, args->constants.q_scale = &nan_scale)
+SPOIL(scale_infinite, args->constants.q_scale = &infinite_scale)
+SPOIL(softcap_negative, args->constants.softcap = -1)
+SPOIL(softcap_nan, args->constants.softcap = NAN)
+SPOIL(softcap_infinite, args->constants.softcap = INFINITY)
+SPOIL(eps_negative, args->constants.qk_norm_eps = -1e-6f)
+SPOIL(eps_alone, args->constants.qk_norm_eps = 1e-6f)
+SPOIL(norm_order_alone, args->constants.norm_order = PKV_NORM_BEFORE_ROPE)
+SPOIL(offset_alone, args->constants.rotary_offset = 2)
+SPOIL(mode_alone, args->constants.rotary_mode = PKV_ROTARY_INTERLEAVED)
+SPOIL(mode_unknown, args->constants.rotary_mode = (enum pkv_rotary_mode)7)
+SPOIL(scale_on_floats, args->constants.k_scale = &c->q_scale; args->constants.k_scale_count = 1)
+SPOIL(codes_without_scale, args->past.k_dtype = PKV_INT8)
+
+static void scalars_out_of_range_refuse(void)
+{
+    static const struct refusal refusals[] = {
+        {"negative window", window_negative, "sliding_window"},
+        {"window without causality", window_not_causal, "sliding_window"},
+        {"kept prefix without causality", kept_not_causal, "kept_prefix"},
+        {"negative kept prefix", kept_negative, "kept_prefix[1]"},
+        {"three kept prefixes for two rows", kept_three, "kept_prefix_count"},
+        {"kept prefix without a count", kept_uncounted, "kept_prefix"},
+        {"q_scale NaN", scale_nan, "q_scale"},
+        {"q_scale infinite", scale_infinite, "q_scale"},
+        {NULL, NULL, NULL}};
+    static const struct refusal unbuilt[] = {
+        {"negative softcap", softcap_negative, "softcap"},
+        {"softcap NaN", softcap_nan, "softcap"},
+        {"softcap infinite", softcap_infinite, "softcap"},
+        {"negative eps", eps_negative, "qk_norm_eps"},
+        {"eps without a gain", eps_alone, "qk_norm_eps"},
+        {"norm order without a gain", norm_order_alone, "norm_order"},
+        {"rotary offset without planes", offset_alone, "rotary_offset"},
+        {"rotary mode without planes", mode_alone, "rotary_mode"},
+        {"unknown rotary mode", mode_unknown, "rotary_mode"},
+        {"scale of a float cache", scale_on_floats, "k_scale"},
+        {"codes without a scale", codes_without_scale, "k_scale"},
+        {NULL, NULL, NULL}};
+    const struct case_spec spec = good(PKV_CACHE_PAGED);
+    assert_all_refuse(&spec, refusals, false);
+    assert_all_refuse(&spec, unbuilt, true);
+}
+
+/* 5 lengths; B3 */
+SPOIL(cu_falls, c->cu_seqlens_q[1] = 4)
+SPOIL(cu_starts_late, c->cu_seqlens_q[0] = 1)
+SPOIL(cu_negative, c->cu_seqlens_q[1] = -1)
+SPOIL(cu_ends_early, c->cu_seqlens_q[2] = 2)
+SPOIL(cu_ends_late, c->cu_seqlens_q[2] = 4)
+SPOIL(kv_negative, c->kv_lens[1] = -1)
+SPOIL(kv_zero, c->kv_lens[1] = 0)
+SPOIL(kv_below_q, c->kv_lens[0] = 1)
+SPOIL(kv_int32_max, c->kv_lens[1] = INT32_MAX)
+SPOIL(kv_int32_min, c->kv_lens[1] = INT32_MIN)
+SPOIL(cu_k_on_a_cache, args->cu_seqlens_k = c->cu_seqlens_k)
+
+static void lengths_that_contradict_each_other_refuse(void)
+{
+    static const struct refusal refusals[] = {
+        {"cu_seqlens_q falls", cu_falls, "cu_seqlens_q[2]"},
+        {"cu_seqlens_q starts at 1", cu_starts_late, "cu_seqlens_q[0]"},
+        {"cu_seqlens_q goes below 0", cu_negative, "cu_seqlens_q[1]"},
+        {"cu_seqlens_q ends before num_tokens", cu_ends_early, "cu_seqlens_q[2]"},
+        {"cu_seqlens_q ends after num_tokens", cu_ends_late, "cu_seqlens_q[2]"},
+        {"negative kv_len", kv_negative, "kv_lens[1]"},
+        {"kv_len 0 with a token", kv_zero, "kv_lens[1]"},
+        {"kv_len below q_len", kv_below_q, "kv_lens[0]"},
+        {"kv_len INT32_MAX", kv_int32_max, "kv_lens[1]"},
+        {"kv_len INT32_MIN", kv_int32_min, "kv_lens[1]"},
+        {"cu_seqlens_k beside a cache", cu_k_on_a_cache, "cu_seqlens_k"},
+        {NULL, NULL, NULL}};
+    const struct case_spec spec = good(PKV_CACHE_PAGED);
+    assert_all_refuse(&spec, refusals, false);
+}
+
+static void causal_read_of_fewer_keys_than_queries_refuses(void)
+{
+    static const struct refusal refusals[] = {{"kv_len below q_len", kv_below_q, "kv_lens[0]"},
+                                              {"kv_len 0", kv_zero, "kv_lens[1]"},
+                                              {NULL, NULL, NULL}};
+    struct case_spec spec = good(PKV_CACHE_PAGED);
+    spec.read_only = true;
+    assert_all_refuse(&spec, refusals, false);
+}
+
+SPOIL(cu_k_falls, c->cu_seqlens_k[1] = 20)
+SPOIL(cu_k_starts_late, c->cu_seqlens_k[0] = 1)
+SPOIL(keys_fewer, c->cu_seqlens_k[1] = 1)
+SPOIL(table_without_cache, args->block_table = c->kv_lens; args->max_blocks = 1)
+SPOIL(slots_without_cache, args->slot_ids = c->kv_lens)
+SPOIL(keys_absent, args->k = args->v = NULL)
+
+static void call_without_a_cache_refuses_what_belongs_to_one(void)
+{
+    static const struct refusal refusals[] = {
+        {"cu_seqlens_k falls", cu_k_falls, "cu_seqlens_k[2]"},
+        {"cu_seqlens_k starts at 1", cu_k_starts_late, "cu_seqlens_k[0]"},
+        {"fewer keys than queries", keys_fewer, "[0] = 1"},
+        {"a block table", table_without_cache, "block_table"},
+        {"slot ids", slots_without_cache, "slot_ids"},
+        {"no keys", keys_absent, "k"},
+        {NULL, NULL, NULL}};
+    const struct case_spec spec = good(PKV_CACHE_NONE);
+    assert_all_refuse(&spec, refusals, false);
+}
+
+/* 6 capacity */
+
+/* B1: 32 columns of 4 cells end at position 127. */
+static void position_beyond_the_table_s_row_refuses(void)
+{
+    struct case_spec spec = case_plain(test_seed());
+    pkv_workspace *workspace = case_workspace(2);
+    case_add_row(&spec, 0, 1, 128);
+    case_add_row(&spec, 1, 1, 5);
+    struct gqa_case *c = gqa_case_make(&spec);
+    c->args.max_blocks =
+        32; /* the rows of the table now lie closer: what is named stays in range */
+    int32_t table[2][32];
+    memset(table, -1, sizeof table);
+    for (int32_t i = 0; i < 32; i++) {
+        table[0][i] = i;
+    }
+    table[1][0] = 32;
+    table[1][1] = 33;
+    c->args.block_table = table[0];
+    ASSERT_STATUS(PKV_OK, gqa_case_call(c, workspace));
+    gqa_case_snapshot(c);
+    for (int32_t b = 0; b < 2; b++) {
+        const int32_t good_len = c->kv_lens[b];
+        c->kv_lens[b] = 131; /* position 130 is column 32 */
+        const enum pkv_status status = gqa_case_call(c, workspace);
+        c->kv_lens[b] = good_len;
+        ASSERT_STATUS(PKV_INVALID_ARGUMENT, status);
+        CU_ASSERT_PTR_NOT_NULL(strstr(pkv_last_error(), b == 0 ? "kv_lens[0]" : "kv_lens[1]"));
+        CU_ASSERT_EQUAL(gqa_case_changed(c, all_regions), -1);
+    }
+    gqa_case_free(c);
+    pkv_workspace_destroy(workspace);
+}
+
+SPOIL(row_too_long, c->kv_lens[1] = args->past.block_size + 1)
+SPOIL(rows_too_many, args->slot_ids = NULL; args->past.num_blocks = 1)
+SPOIL(batch_rows_fewer, args->past.num_blocks = 1)
+SPOIL(slots_given, args->slot_ids = c->kv_lens)
+SPOIL(dense_table_given, args->block_table = c->kv_lens; args->max_blocks = 1)
+
+static void dense_rows_beyond_their_capacity_refuse(void)
+{
+    static const struct refusal refusals[] = {
+        {"kv_len beyond max_seq", row_too_long, "kv_lens[1]"},
+        {"kv_len INT32_MAX", kv_int32_max, "kv_lens[1]"},
+        {"fewer rows than the batch", batch_rows_fewer, "batch"},
+        {"slot ids", slots_given, "slot_ids"},
+        {"a block table", dense_table_given, "block_table"},
+        {NULL, NULL, NULL}};
+    const struct case_spec spec = good(PKV_CACHE_DENSE);
+    assert_all_refuse(&spec, refusals, false);
+}
+
+SPOIL(copy_kv_lens_given, args->kv_lens = c->kv_lens)
+SPOIL(copy_present_absent, memset(&args->present, 0, sizeof args->present))
+SPOIL(copy_present_short, args->present.block_size--)
+SPOIL(copy_present_long, args->present.block_size++)
+SPOIL(copy_present_is_past, args->present.k = args->past.k; args->present.v = args->past.v)
+SPOIL(copy_q_lens_differ, c->cu_seqlens_q[1] = 1)
+SPOIL(copy_dtype_differs, args->present.k_dtype = PKV_F16)
+SPOIL(copy_keys_absent, args->k = args->v = NULL)
+
+static void functional_call_refuses_a_present_that_does_not_fit(void)
+{
+    static const struct refusal refusals[] = {
+        {"kv_lens given", copy_kv_lens_given, "kv_lens"},
+        {"no present", copy_present_absent, "present"},
+        {"a present that is too short", copy_present_short, "present"},
+        {"a present that is too long", copy_present_long, "present"},
+        {"present is past", copy_present_is_past, "present"},
+        {"rows with different q_lens", copy_q_lens_differ, "row 1"},
+        {"present of another dtype", copy_dtype_differs, "present"},
+        {"no key", copy_keys_absent, "present"},
+        {NULL, NULL, NULL}};
+    const struct case_spec spec = good(PKV_CACHE_DENSE_COPY);
+    assert_all_refuse(&spec, refusals, false);
+}
+
+/* 7 slots; C2 */
+SPOIL(slot_negative, c->slot_ids[1] = -1)
+SPOIL(slot_beyond, c->slot_ids[1] = args->past.num_blocks)
+SPOIL(slot_int32_min, c->slot_ids[0] = INT32_MIN)
+SPOIL(slot_repeated, c->slot_ids[1] = c->slot_ids[0])
+
+static struct case_spec good_with_slots(void)
+{
+    struct case_spec spec = good(PKV_CACHE_CONTINUOUS);
+    for (;; spec.layout++) {
+        struct gqa_case *c = gqa_case_make(&spec);
+        const bool has_slots = c->slot_ids != NULL;
+        gqa_case_free(c);
+        if (has_slots) {
+            return spec;
+        }
+    }
+}
+
+static void slot_ids_that_name_no_row_of_their_own_refuse(void)
+{
+    static const struct refusal refusals[] = {{"slot -1", slot_negative, "slot_ids[1] = -1"},
+                                              {"slot max_seqs", slot_beyond, "slot_ids[1]"},
+                                              {"slot INT32_MIN", slot_int32_min, "slot_ids[0]"},
+                                              {"a slot twice", slot_repeated, "slot_ids[1]"},
+                                              {"more rows than max_seqs", rows_too_many, "batch"},
+                                              {"kv_len beyond max_seq", row_too_long, "kv_lens[1]"},
+                                              {"a block table", dense_table_given, "block_table"},
+                                              {NULL, NULL, NULL}};
+    const struct case_spec spec = good_with_slots();
+    assert_all_refuse(&spec, refusals, false);
+}
+
+/* 8 block tables; B2 */
+static int32_t *entry(struct gqa_case *c, int32_t b, int32_t i)
+{
+    return &c->block_table[b * c->args.max_blocks + i];
+}
+
+SPOIL(entry_minus_two, *entry(c, 1, 0) = -2)
+SPOIL(entry_int32_min, *entry(c, 1, 0) = INT32_MIN)
+SPOIL(entry_num_blocks, *entry(c, 0, 2) = args->past.num_blocks)
+SPOIL(entry_int32_max, *entry(c, 0, 0) = INT32_MAX)
+SPOIL(entry_repeated, *entry(c, 1, 1) = *entry(c, 1, 0))
+SPOIL(entry_missing_for_read, *entry(c, 1, 0) = -1)
+SPOIL(entry_missing_for_write, *entry(c, 1, 1) = -1)
+SPOIL(tail_beyond, *entry(c, 1, 2) = args->past.num_blocks + 7)
+SPOIL(tail_minus_two, *entry(c, 1, 2) = -2)
+SPOIL(tail_repeats, *entry(c, 1, 2) = *entry(c, 1, 0))
+SPOIL(written_by_two, *entry(c, 1, 1) = *entry(c, 0, 2))
+SPOIL(written_and_read, *entry(c, 1, 0) = *entry(c, 0, 2))
+SPOIL(written_and_in_a_tail, *entry(c, 1, 2) = *entry(c, 0, 2))
+
+static void block_tables_that_lead_astray_refuse(void)
+{
+    static const struct refusal refusals[] = {
+        {"entry -2", entry_minus_two, "block_table[1][0] = -2"},
+        {"entry INT32_MIN", entry_int32_min, "block_table[1][0]"},
+        {"entry num_blocks", entry_num_blocks, "block_table[0][2]"},
+        {"entry INT32_MAX", entry_int32_max, "block_table[0][0]"},
+        {"an id twice in a row", entry_repeated, "block_table[1]"},
+        {"nothing where a key is read", entry_missing_for_read, "block_table[1][0]"},
+        {"nothing where a key is written", entry_missing_for_write, "block_table[1][1]"},
+        {"an id beyond the pool in the unused tail", tail_beyond, "block_table[1][2]"},
+        {"-2 in the unused tail", tail_minus_two, "block_table[1][2] = -2"},
+        {"an id again in the unused tail", tail_repeats, "block_table[1]"},
+        {"a block that two rows write", written_by_two, "block_table["},
+        {"a block that one row writes and one reads", written_and_read, "block_table["},
+        {"a written block in another row's tail", written_and_in_a_tail, "block_table["},
+        {NULL, NULL, NULL}};
+    const struct case_spec spec = good(PKV_CACHE_PAGED);
+    assert_all_refuse(&spec, refusals, false);
+}
+
+static void row_without_queries_may_not_name_a_written_block(void)
+{
+    static const struct refusal refusals[] = {
+        {"a written block", written_and_read, "block_table["},
+        {"an id beyond the pool", tail_beyond, "block_table[1][2]"},
+        {"an id twice", entry_repeated, "block_table[1]"},
+        {NULL, NULL, NULL}};
+    struct case_spec spec = good(PKV_CACHE_PAGED);
+    spec.q_lens[1] = 0;
+    assert_all_refuse(&spec, refusals, false);
+}
+
+SPOIL(window_entry_missing, *entry(c, 0, 5) = -1)
+SPOIL(kept_entry_missing, *entry(c, 0, 1) = -1)
+
+static void evicted_block_that_is_still_seen_refuses(void)
+{
+    static const struct refusal refusals[] = {
+        {"a block of the window", window_entry_missing, "block_table[0][5]"},
+        {"a block of the kept prefix", kept_entry_missing, "block_table[0][1]"},
+        {NULL, NULL, NULL}};
+    struct case_spec spec = case_plain(test_seed());
+    spec.window = 5;
+    spec.kept_count = 1;
+    spec.kept[0] = 5;
+    spec.evicted = true;
+    case_add_row(&spec, 0, 1, 28); /* keys 0..4 and 23..27 */
+    assert_all_refuse(&spec, refusals, false);
+    struct gqa_case *c = gqa_case_make(&spec);
+    for (int32_t i = 2; i < 5; i++) {
+        CU_ASSERT_EQUAL(*entry(c, 0, i), -1);
+    }
+    gqa_case_free(c);
+}
+
+/* 9 positions */
+SPOIL(positions_alone, args->position_ids = c->kept_prefix)
+
+static void positions_without_planes_refuse(void)
+{
+    static const struct refusal refusals[] = {
+        {"position_ids without planes", positions_alone, "position_ids"}, {NULL, NULL, NULL}};
+    const struct case_spec spec = good(PKV_CACHE_PAGED);
+    assert_all_refuse(&spec, refusals, true);
+}
+
+/* 10 overlap */
+static void *address(const void *memory)
+{
+    void *writable;
+    memcpy(&writable, &memory, sizeof writable);
+    return writable;
+}
+
+SPOIL(out_over_q, args->out = address(args->q))
+SPOIL(out_over_k, args->out = address((const char *)args->k + 4))
+SPOIL(out_over_v, args->out = address(args->v))
+SPOIL(out_over_cache, args->out = args->past.k)
+SPOIL(out_over_cache_v, args->out = (char *)args->past.v + 8)
+SPOIL(out_over_table, args->out = c->block_table)
+SPOIL(lse_over_out, args->lse = args->out)
+SPOIL(lse_over_cache, args->lse = args->past.v)
+SPOIL(lse_over_lengths, args->lse = (float *)(void *)c->kv_lens)
+
+static void outputs_that_overlap_refuse(void)
+{
+    static const struct refusal refusals[] = {{"out over q", out_over_q, "out"},
+                                              {"out over k", out_over_k, "out"},
+                                              {"out over v", out_over_v, "out"},
+                                              {"out over the K cache", out_over_cache, "out"},
+                                              {"out over the V cache", out_over_cache_v, "out"},
+                                              {"out over the block table", out_over_table, "out"},
+                                              {"lse over out", lse_over_out, "lse"},
+                                              {"lse over the V cache", lse_over_cache, "lse"},
+                                              {"lse over kv_lens", lse_over_lengths, "lse"},
+                                              {NULL, NULL, NULL}};
+    const struct case_spec spec = good(PKV_CACHE_PAGED);
+    assert_all_refuse(&spec, refusals, false);
+}
+
+/* The sister calls */
+
+static void append_refuses_queries_and_missing_keys(void)
+{
+    const struct case_spec spec = good(PKV_CACHE_PAGED);
+    pkv_workspace *workspace = case_workspace(2);
+    struct gqa_case *c = gqa_case_make(&spec);
+    struct pkv_gqa_args args = c->args;
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_append(workspace, &args));
+    args.out = NULL;
+    args.lse = NULL;
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_append(workspace, &args)); /* q */
+    args.q = NULL;
+    args.k = args.v = NULL;
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_append(workspace, &args));
+    args = c->args;
+    args.q = NULL;
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_append(workspace, &args)); /* out, lse */
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_append(workspace, NULL));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_append(NULL, &c->args));
+    CU_ASSERT_EQUAL(gqa_case_changed(c, all_regions), -1);
+    gqa_case_free(c);
+    pkv_workspace_destroy(workspace);
+}
+
+static void read_only_attend_refuses_keys_and_present(void)
+{
+    const struct case_spec spec = good(PKV_CACHE_PAGED);
+    pkv_workspace *workspace = case_workspace(2);
+    struct gqa_case *c = gqa_case_make(&spec);
+    struct pkv_gqa_args args = c->args;
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_attention_over_cache(workspace, &args));
+    args.v = NULL;
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_attention_over_cache(workspace, &args));
+    args = c->args;
+    args.k = args.v = NULL;
+    args.present = args.past;
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_attention_over_cache(workspace, &args));
+    CU_ASSERT_PTR_NOT_NULL(strstr(pkv_last_error(), "present"));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_gqa(workspace, &args));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_attention_over_cache(workspace, NULL));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_attention_over_cache(NULL, &c->args));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_gqa(workspace, NULL));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_gqa(NULL, &c->args));
+    CU_ASSERT_EQUAL(gqa_case_changed(c, all_regions), -1);
+    gqa_case_free(c);
+    pkv_workspace_destroy(workspace);
+}
+
+/* The good row of a refused call is not appended either, and the workspace is as good as new. */
+static void refused_call_leaves_the_workspace_sound(void)
+{
+    const struct case_spec spec = good(PKV_CACHE_PAGED);
+    pkv_workspace *workspace = case_workspace(2);
+    struct gqa_case *c = gqa_case_make(&spec);
+    for (int i = 0; i < 20; i++) {
+        const int32_t saved = *entry(c, 1, 1);
+        *entry(c, 1, 1) = i % 2 ? *entry(c, 0, 2) : *entry(c, 1, 0);
+        ASSERT_STATUS(PKV_INVALID_ARGUMENT, gqa_case_call(c, workspace));
+        *entry(c, 1, 1) = saved;
+        CU_ASSERT_EQUAL(gqa_case_changed(c, all_regions), -1);
+    }
+    enum pkv_status status = PKV_OK;
+    CU_ASSERT(gqa_case_check(c, workspace, &status));
+    gqa_case_free(c);
+    pkv_workspace_destroy(workspace);
+}
+
+static const struct test_case cases[] = {
+    TEST(missing_and_unknown_arguments_refuse),
+    TEST(heads_and_widths_that_do_not_fit_refuse),
+    TEST(pairs_with_one_side_refuse),
+    TEST(scalars_out_of_range_refuse),
+    TEST(lengths_that_contradict_each_other_refuse),
+    TEST(causal_read_of_fewer_keys_than_queries_refuses),
+    TEST(call_without_a_cache_refuses_what_belongs_to_one),
+    TEST(position_beyond_the_table_s_row_refuses),
+    TEST(dense_rows_beyond_their_capacity_refuse),
+    TEST(functional_call_refuses_a_present_that_does_not_fit),
+    TEST(slot_ids_that_name_no_row_of_their_own_refuse),
+    TEST(block_tables_that_lead_astray_refuse),
+    TEST(row_without_queries_may_not_name_a_written_block),
+    TEST(evicted_block_that_is_still_seen_refuses),
+    TEST(positions_without_planes_refuse),
+    TEST(outputs_that_overlap_refuse),
+    TEST(append_refuses_queries_and_missing_keys),
+    TEST(read_only_attend_refuses_keys_and_present),
+    TEST(refused_call_leaves_the_workspace_sound),
+    TEST_END,
+};
+const struct test_suite suite_gqa_refuse = {"gqa_refuse", cases};

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test.h: what every suite uses. A suite is one file that defines `const struct test_suite
+ * suite_<module>` and stands in tests/suites.h; a case is named after the promise that it holds. */
+#ifndef PKV_TEST_H
+#define PKV_TEST_H
+
+#include <CUnit/CUnit.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "pagedkv.h"
+
+struct test_case {
+    const char *name;
+    void (*run)(void);
+};
+
+/* cases ends with a NULL name */
+struct test_suite {
+    const char *name;
+    const struct test_case *cases;
+};
+
+#define TEST(function)                                                                             \
+    {                                                                                              \
+#function, function                                                                        \
+    }
+#define TEST_END                                                                                   \
+    {                                                                                              \
+        NULL, NULL                                                                                 \
+    }
+
+#define ASSERT_STATUS(expected, call)                                                              \
+    test_assert_status((expected), (call), #call, __FILE__, __LINE__)
+void test_assert_status(enum pkv_status expected, enum pkv_status actual, const char *call,
+                        const char *file, unsigned line);
+
+/* The instruction set that PKV_TEST_ISA asks for (scalar, avx2, avx512, avx512bf16), BEST when
+ * unset. */
+enum pkv_isa test_isa(void);
+
+/* Seeds: test_seed() is PKV_TEST_SEED or a constant, printed by the runner. splitmix64 from there.
+ */
+uint64_t test_seed(void);
+struct test_random {
+    uint64_t state;
+};
+uint64_t random_u64(struct test_random *random);
+int32_t random_between(struct test_random *random, int32_t low, int32_t high); /* both included */
+double random_unit(struct test_random *random);                                /* [-1, 1) */
+
+/* Memory hooks that count and can fail: the fail_at-th allocation from now (1 = the next) and all
+ * after it return NULL; 0 never fails. live is what was not given back. */
+struct test_memory {
+    long fail_at;
+    long calls;
+    long live;
+    size_t live_bytes;
+    long num_logged; /* lines through the log hook */
+};
+struct pkv_hooks test_hooks(struct test_memory *memory);
+
+/* Writes the path of a file under $PKV_SHARED or ../shared; false (and a line that says skipped)
+ * where it is absent. */
+bool test_shared_file(const char *name, char *path, size_t bytes);
+
+/* float conversions of the tests' own, independent of the library's */
+float ref_from_f16(uint16_t bits);
+uint16_t ref_to_f16(double x);
+float ref_from_bf16(uint16_t bits);
+uint16_t ref_to_bf16(double x);
+float ref_from_e4m3(uint8_t bits);
+uint8_t ref_to_e4m3(double x);
+double ref_load(enum pkv_dtype dtype, const void *array, size_t index);
+void ref_store(enum pkv_dtype dtype, void *array, size_t index, double x);
+
+#endif
