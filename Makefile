@@ -24,7 +24,8 @@ version_part = $(shell sed -n 's/^.define PKV_VERSION_$(1) *//p' include/pagedkv
 major   := $(call version_part,MAJOR)
 version := $(major).$(call version_part,MINOR).$(call version_part,PATCH)
 
-sanitize := -g -O1 -fno-omit-frame-pointer -fno-sanitize-recover=all
+# (gcc takes the checks that a sanitiser adds for conversions of ours.)
+sanitize := -g -O1 -fno-omit-frame-pointer -fno-sanitize-recover=all -Wno-conversion
 flags_release  := -O2 -g
 flags_debug    := -Og -g3 -DPKV_ASSERTIONS
 flags_scalar   := -O2 -g -DPKV_SCALAR_ONLY
@@ -68,27 +69,25 @@ $(OBJ)/src/attn/kernels_avx2.o:       local = $(fast) $(avx2)
 $(OBJ)/src/attn/kernels_avx512.o:     local = $(fast) $(avx512)
 $(OBJ)/src/attn/kernels_avx512bf16.o: local = $(fast) $(if $(avx512),$(avx512) -mavx512bf16)
 $(OBJ)/src/%.o:   includes = -Iinclude -Isrc
-$(OBJ)/bench/%.o: includes = -Iinclude -Isrc
+$(OBJ)/bench/%.o: includes = -Iinclude -Isrc -Ibench -Ibench/support
+$(OBJ)/bench/%.o:                       local = $(openmp) -Wno-unknown-pragmas
 $(OBJ)/tests/%.o: includes = -Iinclude -Isrc -Itests
 
-# --- files
 objects   = $(patsubst %.c,$(OBJ)/%.o,$(1))
 sources  := $(filter-out $(if $(is_x86),,src/attn/kernels_avx%),$(wildcard src/*/*.c))
 alone    := tests/vectors.c tests/dlopen.c
 unit_src := $(filter-out $(alone) tests/support/% tests/fuzz/%,$(wildcard tests/*.c tests/*/*.c))
-support  := $(wildcard tests/support/*.c)
 # A program is one file or a folder of them.
 program   = $(basename $(wildcard $(1)/*.c)) $(patsubst %/,%,$(dir $(wildcard $(1)/*/*.c)))
 examples := $(addprefix $(BUILD)/,$(sort $(call program,examples)))
-benches  := $(addprefix $(BUILD)/,$(sort $(call program,bench)))
+benches  := $(addprefix $(BUILD)/,$(filter-out %/support,$(sort $(call program,bench))))
 folders  := include include/* src/* tests tests/* examples examples/* bench bench/*
 c_files  := $(wildcard $(addsuffix /*.[ch],$(folders)))
 static   := $(BUILD)/libpagedkv.a
 shared   := $(BUILD)/libpagedkv.so.$(version)
 unit     := $(BUILD)/tests/unit
-programs := $(unit) $(examples) $(benches) $(patsubst %.c,$(BUILD)/%,$(wildcard $(alone)))
-vectors  := $(if $(PKV_SHARED),$(PKV_SHARED)/vectors) ../shared/vectors tests/vectors
-FILES    ?= $(firstword $(foreach d,$(vectors),$(if $(wildcard $(d)/*.txt),$(d)/*.txt)))
+programs := $(unit) $(examples) $(patsubst %.c,$(BUILD)/%,$(wildcard $(alone)))
+FILES    ?= tests/vectors/*.txt
 
 say = $(if $(filter 1,$(V)),@:,@printf '  %-5s %s\n')
 $(if $(filter 1,$(V)),,$(eval .SILENT:))
@@ -96,13 +95,14 @@ MAKEFLAGS += --no-print-directory
 
 .PHONY: all lib tests check demo vectors bench asan ubsan tsan coverage fuzz install uninstall \
         format check-format check-symbols check-includes check-headers check-style help clean deps \
-        run-unit FORCE
+        benches run-unit FORCE
 all: lib $(examples) ## library and examples (the default)
 lib: $(static) $(shared) $(BUILD)/pagedkv.pc ## libpagedkv.a, libpagedkv.so, pagedkv.pc
-tests: lib $(programs) ## every program of the repository
+tests: lib $(programs) ## everything that make check runs
+benches: $(benches) ## builds the benchmarks
 
 # --- rules. The stamp makes a change of compiler or flags rebuild.
-stamp = $(compile) $(openmp) $(jemalloc)
+stamp := $(compile) $(openmp) $(jemalloc)
 $(OBJ)/flags: FORCE
 	@mkdir -p $(@D) $(addprefix $(BUILD)/,tests examples bench)
 	@echo '$(stamp)' | cmp -s - $@ || echo '$(stamp)' > $@
@@ -112,11 +112,8 @@ $(OBJ)/%.o: %.c $(OBJ)/flags
 	$(compile) -MMD -MP -c -o $@ $<
 $(static): $(call objects,$(sources))
 	$(say) AR $@
-	@rm -f $@
-	$(AR) rcs $@ $^
-$(BUILD)/tests/libsupport.a: $(call objects,$(support))
-	@rm -f $@
-	$(AR) rcs $@ $^
+	@rm -f $@.new
+	$(AR) rcs $@.new $^ && mv $@.new $@
 $(shared): $(call objects,$(sources)) src/pagedkv.map
 	$(say) LINK $@
 	$(link) -shared -Wl,-soname,libpagedkv.so.$(major) -Wl,--version-script=src/pagedkv.map \
@@ -131,9 +128,13 @@ $(BUILD)/tests/dlopen: $(OBJ)/tests/dlopen.o
 	$(say) LINK $@
 	$(CC) $(linking) $(CFLAGS) $(LDFLAGS) -o $@ $^ -ldl $(LDLIBS)
 .SECONDEXPANSION:
+$(benches): $(BUILD)/bench/libsupport.a
+$(BUILD)/%/libsupport.a: $$(call objects,$$(wildcard $$*/support/*.c))
+	@rm -f $@.new
+	$(AR) rcs $@.new $^ && mv $@.new $@
 $(examples) $(benches): $(BUILD)/%: $$(call objects,$$(wildcard $$*.c $$*/*.c)) $(static)
 	$(say) LINK $@
-	$(link) -o $@ $^ $(libs)
+	$(link) -o $@ $(filter %.o,$^) $(filter %/libsupport.a,$^) $(static) $(libs)
 $(BUILD)/pagedkv.pc: pagedkv.pc.in $(OBJ)/flags FORCE
 	@sed -e 's|@prefix@|$(prefix)|' -e 's|@version@|$(version)|' -e 's|@openmp@|$(openmp)|' \
 	    -e 's|@exec_prefix@|$(patsubst $(prefix)%,$${prefix}%,$(exec_prefix))|' \
@@ -170,7 +171,7 @@ check-headers: ; @scripts/check_headers.sh ## each public header alone, C17 and 
 check-style: ; @scripts/check_style.sh ## lengths, licence lines, preprocessor
 deps: ; @scripts/deps.sh ci ## installs whatever is missing for all targets
 compile_commands.json: FORCE ## for editors and clangd
-	@$(MAKE) -nB V=1 tests | scripts/compile_commands.sh > $@
+	@$(MAKE) -nB V=1 tests benches | scripts/compile_commands.sh > $@
 
 # --- install
 dest_lib := $(DESTDIR)$(libdir)

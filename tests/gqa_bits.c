@@ -10,27 +10,6 @@
 
 #include "support/gqa_case.h"
 
-static struct gqa_case *made_and_run(const struct case_spec *spec, pkv_workspace *workspace)
-{
-    struct gqa_case *c = gqa_case_make(spec);
-    ASSERT_STATUS(PKV_OK, gqa_case_call(c, workspace));
-    return c;
-}
-
-static bool same_rows(const struct gqa_case *a, const struct gqa_case *b)
-{
-    for (int32_t row = 0; row < a->spec.batch; row++) {
-        for (int32_t i = 0; i < a->spec.q_lens[row]; i++) {
-            if (!gqa_case_same_row(a, row, i, b, row, i)) {
-                printf("\n  row %d, query %d differ; seed %llu\n", row, i,
-                       (unsigned long long)a->spec.seed);
-                return false;
-            }
-        }
-    }
-    return true;
-}
-
 /* Two runs of one spec left the same bytes in the caches. */
 static bool same_caches(const struct gqa_case *a, const struct gqa_case *b)
 {
@@ -75,7 +54,7 @@ static void append_then_attend_equals_one_call(void)
     for (int i = 0; i < 27; i++) {
         struct case_spec spec = mixed(i);
         spec.form = forms[i % 3];
-        struct gqa_case *one = made_and_run(&spec, workspace);
+        struct gqa_case *one = gqa_case_run(&spec, workspace);
         struct gqa_case *two = gqa_case_make(&spec);
         struct pkv_gqa_args args = two->args;
         args.q = NULL;
@@ -88,7 +67,7 @@ static void append_then_attend_equals_one_call(void)
         args.k = args.v = NULL;
         ASSERT_STATUS(PKV_OK, pkv_attention_over_cache(workspace, &args));
         CU_ASSERT(same_caches(one, two));
-        CU_ASSERT(same_rows(one, two));
+        CU_ASSERT(gqa_case_same_rows(one, two));
         gqa_case_free(one);
         gqa_case_free(two);
     }
@@ -102,7 +81,7 @@ static void copied_cache_is_attended_as_it_was_written(void)
     spec.form = PKV_CACHE_DENSE_COPY;
     case_add_row(&spec, 0, 3, 40);
     case_add_row(&spec, 1, 3, 40);
-    struct gqa_case *one = made_and_run(&spec, workspace);
+    struct gqa_case *one = gqa_case_run(&spec, workspace);
     struct gqa_case *two = gqa_case_make(&spec);
     struct pkv_gqa_args args = two->args;
     args.q = NULL;
@@ -117,7 +96,7 @@ static void copied_cache_is_attended_as_it_was_written(void)
     args.k = args.v = NULL;
     args.kv_lens = two->kv_lens;
     ASSERT_STATUS(PKV_OK, pkv_attention_over_cache(workspace, &args));
-    CU_ASSERT(same_rows(one, two));
+    CU_ASSERT(gqa_case_same_rows(one, two));
     gqa_case_free(one);
     gqa_case_free(two);
     pkv_workspace_destroy(workspace);
@@ -125,42 +104,20 @@ static void copied_cache_is_attended_as_it_was_written(void)
 
 /* Chunked prefill */
 
-/* Tokens begin..end of the one row of c, as a call of its own. */
-static enum pkv_status call_chunk(const struct gqa_case *c, pkv_workspace *workspace, int32_t begin,
-                                  int32_t end)
-{
-    const struct case_spec *spec = &c->spec;
-    const size_t bytes = pkv_dtype_bytes(spec->dtype);
-    const size_t at = (size_t)begin;
-    const int32_t cu_seqlens[] = {0, end - begin};
-    const size_t heads = (size_t)c->args.num_heads;
-    const size_t kv_heads = (size_t)spec->kv_heads;
-    struct pkv_gqa_args args = c->args;
-    args.q = (const char *)args.q + at * heads * (size_t)spec->k_width * bytes;
-    args.k = (const char *)args.k + at * kv_heads * (size_t)spec->k_width * bytes;
-    args.v = (const char *)args.v + at * kv_heads * (size_t)spec->v_width * bytes;
-    args.out = (char *)args.out + at * heads * (size_t)spec->v_width * bytes;
-    args.lse += at * heads;
-    args.num_tokens = end - begin;
-    args.cu_seqlens_q = cu_seqlens;
-    args.kv_lens = &end;
-    return pkv_gqa(workspace, &args);
-}
-
 /* step 0: random cuts */
 static void assert_chunks_equal_one_shot(const struct case_spec *spec, int32_t step,
                                          pkv_workspace *workspace)
 {
     struct test_random random = {spec->seed};
     const int32_t length = spec->kv_lens[0];
-    struct gqa_case *whole = made_and_run(spec, workspace);
+    struct gqa_case *whole = gqa_case_run(spec, workspace);
     struct gqa_case *cut = gqa_case_make(spec);
     for (int32_t begin = 0, end = 0; begin < length; begin = end) {
         end = begin + (step > 0 ? step : random_between(&random, 1, length / 3 + 1));
         end = end < length ? end : length;
-        ASSERT_STATUS(PKV_OK, call_chunk(cut, workspace, begin, end));
+        ASSERT_STATUS(PKV_OK, gqa_case_call_chunk(cut, workspace, begin, end));
     }
-    const bool is_same = same_caches(whole, cut) && same_rows(whole, cut);
+    const bool is_same = same_caches(whole, cut) && gqa_case_same_rows(whole, cut);
     if (!is_same) {
         printf("  length %d in chunks of %d, window %d\n", length, step, (int)spec->window);
     }
@@ -214,11 +171,11 @@ static void decode_steps_equal_the_prefill_of_the_same_tokens(void)
         struct case_spec spec = case_plain(test_seed() + i);
         struct case_spec step = spec;
         case_add_row(&spec, 0, 40, lengths[i]);
-        struct gqa_case *prefill = made_and_run(&spec, workspace);
+        struct gqa_case *prefill = gqa_case_run(&spec, workspace);
         for (int32_t q = 0; q < 40; q++) {
             step.batch = 0;
             case_add_row(&step, 0, 1, lengths[i] - 39 + q);
-            struct gqa_case *decode = made_and_run(&step, workspace);
+            struct gqa_case *decode = gqa_case_run(&step, workspace);
             CU_ASSERT(gqa_case_same_row(prefill, 0, q, decode, 0, 0));
             gqa_case_free(decode);
         }
@@ -234,9 +191,9 @@ static void threads_do_not_change_the_bits(void)
     for (int i = 0; i < 3 * 8; i++) {
         pkv_workspace *workspace = case_workspace(threads[i % 3]);
         const struct case_spec spec = mixed(i / 3);
-        struct gqa_case *one = made_and_run(&spec, alone);
-        struct gqa_case *many = made_and_run(&spec, workspace);
-        CU_ASSERT(same_rows(one, many));
+        struct gqa_case *one = gqa_case_run(&spec, alone);
+        struct gqa_case *many = gqa_case_run(&spec, workspace);
+        CU_ASSERT(gqa_case_same_rows(one, many));
         CU_ASSERT(same_caches(one, many));
         gqa_case_free(one);
         gqa_case_free(many);
@@ -250,12 +207,12 @@ static void rows_beside_a_row_do_not_change_its_bits(void)
     pkv_workspace *workspace = case_workspace(2);
     for (int i = 0; i < 8; i++) {
         const struct case_spec spec = mixed(i);
-        struct gqa_case *batch = made_and_run(&spec, workspace);
+        struct gqa_case *batch = gqa_case_run(&spec, workspace);
         for (int32_t b = 0; b < spec.batch; b++) {
             struct case_spec alone_spec = spec;
             alone_spec.batch = 0;
             case_add_row(&alone_spec, b, spec.q_lens[b], spec.kv_lens[b]);
-            struct gqa_case *alone = made_and_run(&alone_spec, workspace);
+            struct gqa_case *alone = gqa_case_run(&alone_spec, workspace);
             for (int32_t q = 0; q < spec.q_lens[b]; q++) {
                 CU_ASSERT(gqa_case_same_row(batch, b, q, alone, 0, q));
             }
@@ -272,11 +229,11 @@ static void block_ids_and_slots_do_not_change_the_bits(void)
     for (int i = 0; i < 8; i++) {
         struct case_spec spec = mixed(i);
         spec.form = i % 2 ? PKV_CACHE_CONTINUOUS : PKV_CACHE_PAGED;
-        struct gqa_case *one = made_and_run(&spec, workspace);
+        struct gqa_case *one = gqa_case_run(&spec, workspace);
         for (int layout = 1; layout < 4; layout++) {
             spec.layout = spec.seed + 1000 * (uint64_t)layout;
-            struct gqa_case *other = made_and_run(&spec, workspace);
-            CU_ASSERT(same_rows(one, other));
+            struct gqa_case *other = gqa_case_run(&spec, workspace);
+            CU_ASSERT(gqa_case_same_rows(one, other));
             gqa_case_free(other);
         }
         gqa_case_free(one);
@@ -293,11 +250,11 @@ static void all_cache_forms_give_the_same_bits(void)
         spec.batch = 0;
         case_add_row(&spec, 0, 1 + i % 7, 80 + 40 * i);
         case_add_row(&spec, 1, 1 + i % 7, 80 + 40 * i);
-        struct gqa_case *paged = made_and_run(&spec, workspace);
+        struct gqa_case *paged = gqa_case_run(&spec, workspace);
         for (int form = PKV_CACHE_NONE; form < PKV_CACHE_PAGED; form++) {
             spec.form = (enum pkv_cache_form)form;
-            struct gqa_case *other = made_and_run(&spec, workspace);
-            CU_ASSERT(same_rows(paged, other));
+            struct gqa_case *other = gqa_case_run(&spec, workspace);
+            CU_ASSERT(gqa_case_same_rows(paged, other));
             gqa_case_free(other);
         }
         gqa_case_free(paged);
@@ -311,12 +268,12 @@ static void window_as_long_as_the_row_changes_nothing(void)
     for (int i = 0; i < 8; i++) {
         struct case_spec spec = mixed(i);
         spec.window = spec.kept_count = 0;
-        struct gqa_case *plain = made_and_run(&spec, workspace);
+        struct gqa_case *plain = gqa_case_run(&spec, workspace);
         static const int64_t windows[] = {700, 701, 5000, INT32_MAX, INT64_MAX};
         for (int w = 0; w < 5; w++) {
             spec.window = windows[w];
-            struct gqa_case *windowed = made_and_run(&spec, workspace);
-            CU_ASSERT(same_rows(plain, windowed));
+            struct gqa_case *windowed = gqa_case_run(&spec, workspace);
+            CU_ASSERT(gqa_case_same_rows(plain, windowed));
             gqa_case_free(windowed);
         }
         gqa_case_free(plain);
@@ -330,12 +287,12 @@ static void strides_and_a_missing_lse_change_nothing(void)
     for (int i = 0; i < 8; i++) {
         struct case_spec spec = mixed(i);
         spec.padded = false;
-        struct gqa_case *packed = made_and_run(&spec, workspace);
+        struct gqa_case *packed = gqa_case_run(&spec, workspace);
         spec.padded = true;
-        struct gqa_case *padded = made_and_run(&spec, workspace);
-        CU_ASSERT(same_rows(packed, padded));
+        struct gqa_case *padded = gqa_case_run(&spec, workspace);
+        CU_ASSERT(gqa_case_same_rows(packed, padded));
         spec.without_lse = true;
-        struct gqa_case *without = made_and_run(&spec, workspace);
+        struct gqa_case *without = gqa_case_run(&spec, workspace);
         for (int32_t q = 0; q < spec.q_lens[1]; q++) {
             CU_ASSERT_EQUAL(memcmp(gqa_case_out(packed, 1, q), gqa_case_out(without, 1, q),
                                    gqa_case_out_bytes(packed)),
@@ -357,7 +314,7 @@ static void fused_qkv_rows_need_no_copy(void)
     spec.kv_heads = KV_HEADS;
     spec.group = HEADS / KV_HEADS;
     case_add_row(&spec, 0, TOKENS, 20);
-    struct gqa_case *packed = made_and_run(&spec, workspace);
+    struct gqa_case *packed = gqa_case_run(&spec, workspace);
     struct gqa_case *fused = gqa_case_make(&spec);
     float rows[TOKENS][ROW];
     for (size_t t = 0; t < TOKENS; t++) {
@@ -374,7 +331,7 @@ static void fused_qkv_rows_need_no_copy(void)
     fused->args.v = rows[0] + (HEADS + KV_HEADS) * WIDTH;
     fused->args.q_stride = fused->args.k_stride = fused->args.v_stride = ROW;
     ASSERT_STATUS(PKV_OK, gqa_case_call(fused, workspace));
-    CU_ASSERT(same_rows(packed, fused));
+    CU_ASSERT(gqa_case_same_rows(packed, fused));
     CU_ASSERT(same_caches(packed, fused));
     gqa_case_free(packed);
     gqa_case_free(fused);

@@ -386,6 +386,75 @@ static void readers_go_on_when_the_writer_is_gone(void)
     case_close(&c);
 }
 
+/* Ways to ask for a step of `seq` that in the end never was. The pool is full; `fresh` is empty. */
+static void step_that_never_was(struct runtime_case *c, int how, struct case_seq *seq,
+                                struct case_seq *fresh)
+{
+    struct case_step step = {0};
+    struct pkv_shortage shortage;
+    const int32_t none[2] = {0, 0};
+    case_row(&step, seq, how == 3 ? 5 : 1); /* 5 need a block that is not there */
+    if (how == 2) {
+        case_row(&step, fresh, 1);
+        CU_ASSERT_NOT_EQUAL(case_begin(c, &step, 2), PKV_OK);
+        return;
+    }
+    if (how == 0) {
+        CU_ASSERT_EQUAL(case_fits(c, &step, 1, &shortage), case_fits(c, &step, 1, &shortage));
+        return;
+    }
+    if (case_begin(c, &step, how == 4 ? 0 : 1) != PKV_OK) {
+        return;
+    }
+    case_attend_all(c, &step);
+    if (how == 1 || step.num_rows == 0) {
+        case_abort(c, &step);
+    } else {
+        case_commit(c, &step, none);
+    }
+}
+
+/* What each of a family would be told, were it to append one token now; the first one last. */
+static void ask_all(struct runtime_case *c, struct case_seq *seqs, enum pkv_status *answers)
+{
+    for (int i = 2; i >= 0; i--) {
+        struct case_step step = {0};
+        struct pkv_shortage shortage = {0};
+        case_row(&step, &seqs[i], 1);
+        answers[i] = case_fits(c, &step, 1, &shortage);
+    }
+}
+
+/* Dry runs, refusals, aborts and steps of which nothing is kept leave who may write where. */
+static void a_step_that_never_was_leaves_the_writer_as_it_was(void)
+{
+    for (int variant = 0; variant < 5 * 3 * 2; variant++) {
+        static struct case_seq seqs[3], fresh;
+        struct runtime_case c;
+        enum pkv_status before[3];
+        enum pkv_status after[3];
+        open_parent(&c, &seqs[0], 10, 3);
+        ASSERT_STATUS(PKV_OK, case_create(&c, &fresh, NULL));
+        ASSERT_STATUS(PKV_OK, case_fork(&c, &seqs[0], 10, &seqs[1]));
+        ASSERT_STATUS(PKV_OK, case_fork(&c, &seqs[0], 10, &seqs[2]));
+        if (variant >= 15) { /* the writer holds less than its readers */
+            ASSERT_STATUS(PKV_OK, case_truncate(&c, &seqs[0], 9));
+        } else { /* the writer is gone, and another reader in its place: each may write next */
+            ASSERT_STATUS(PKV_OK, pkv_seq_destroy(c.cache, seqs[0].handle));
+            ASSERT_STATUS(PKV_OK, case_fork(&c, &seqs[1], 10, &seqs[0]));
+        }
+        CU_ASSERT_EQUAL(case_free(&c, 0), 0);
+        ask_all(&c, seqs, before);
+        step_that_never_was(&c, variant % 5, &seqs[variant / 5 % 3], &fresh);
+        ask_all(&c, seqs, after);
+        for (int i = 0; i < 3; i++) {
+            CU_ASSERT(before[i] == after[i] && (variant >= 15 || after[i] == PKV_OK));
+        }
+        CU_ASSERT_EQUAL(case_check(&c), 0);
+        case_close(&c);
+    }
+}
+
 /* D10 */
 static void a_third_reader_sees_the_first_eight_tokens_only(void)
 {
@@ -484,6 +553,7 @@ static const struct test_case cases[] = {
     TEST(a_writer_that_was_truncated_does_not_write_over_its_reader),
     TEST(a_writer_whose_drafts_were_rejected_shares_what_is_left),
     TEST(readers_go_on_when_the_writer_is_gone),
+    TEST(a_step_that_never_was_leaves_the_writer_as_it_was),
     TEST(a_third_reader_sees_the_first_eight_tokens_only),
     TEST(a_fork_inside_the_kept_prefix_attends_the_same_kept_keys),
     TEST(a_window_forks_exactly_where_its_keys_are_there),

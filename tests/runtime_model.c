@@ -216,6 +216,17 @@ static void do_fork(struct model *m)
     m->num_alive++;
 }
 
+/* C7: a refusal says the shortest length past the one asked for that is possible. */
+static void check_shortest(const struct model *m, const struct entry *e, int32_t length)
+{
+    char number[16];
+    while (length < e->seq.length && !is_resident_at(m, e, length)) {
+        length++;
+    }
+    snprintf(number, sizeof number, " %d,", (int)length);
+    CU_ASSERT(strstr(pkv_last_error(), number) != NULL);
+}
+
 static void do_truncate(struct model *m)
 {
     struct entry *e = pick(m, true);
@@ -230,6 +241,9 @@ static void do_truncate(struct model *m)
                   : is_resident ? PKV_OK
                                 : PKV_NOT_RESIDENT,
                   case_truncate(&m->c, &e->seq, length));
+    if (!is_busy && !is_resident) {
+        check_shortest(m, e, length);
+    }
     if (!is_busy && is_resident) {
         forget_past(m, e, length);
         e->was_admitted = false;

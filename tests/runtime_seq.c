@@ -94,6 +94,27 @@ static void a_handle_of_another_cache_is_stale(void)
     case_close(&c);
 }
 
+/* The second cache may well lie where the first lay. */
+static void a_handle_of_a_cache_that_is_gone_is_stale_in_its_successor(void)
+{
+    for (int round = 0; round < 8; round++) {
+        struct runtime_case c;
+        static struct case_seq old, young;
+        case_init(&c);
+        memset(&c.config.hooks, 0, sizeof c.config.hooks);
+        case_open(&c);
+        ASSERT_STATUS(PKV_OK, case_create(&c, &old, NULL));
+        case_close(&c);
+        case_init(&c);
+        memset(&c.config.hooks, 0, sizeof c.config.hooks);
+        case_open(&c);
+        ASSERT_STATUS(PKV_OK, case_create(&c, &young, NULL));
+        CU_ASSERT_NOT_EQUAL(old.handle.id, young.handle.id);
+        expect_stale(&c, old.handle);
+        case_close(&c);
+    }
+}
+
 static void no_more_sequences_than_max_seqs_live_at_once(void)
 {
     struct runtime_case c;
@@ -183,6 +204,7 @@ static void bad_admissions_refuse(void)
     struct case_seq a;
     struct pkv_admission admission = {-1, -1, -1};
     case_init(&c);
+    c.groups[0].num_blocks = 40; /* blocks enough for more than max_seq_len */
     case_open(&c);
     ASSERT_STATUS(PKV_OK, case_create(&c, &a, NULL));
     const pkv_seq seq = a.handle;
@@ -219,6 +241,7 @@ static void admission_reserves_in_every_group_or_in_none(void)
     struct pkv_shortage shortage = {0};
     struct pkv_admission admission = {0};
     case_init(&c);
+    c.groups[0].num_blocks = 8;
     case_add_group(&c)->block_size = 2;
     c.groups[1].num_blocks = 12;
     case_add_layer(&c, 1);
@@ -228,16 +251,17 @@ static void admission_reserves_in_every_group_or_in_none(void)
     ASSERT_STATUS(PKV_OK,
                   pkv_seq_admit(c.cache, a.handle, tokens, NULL, 7, 6, 0, &admission, &shortage));
     CU_ASSERT_EQUAL(admission.num_blocks, 4 + 7);
-    CU_ASSERT_EQUAL(case_free(&c, 0), 12);
+    CU_ASSERT_EQUAL(case_free(&c, 0), 4);
     CU_ASSERT_EQUAL(case_free(&c, 1), 5);
     ASSERT_STATUS(PKV_NO_BLOCKS, case_admit(&c, &b, 11, 0, &shortage));
     CU_ASSERT(shortage.group == 1 && shortage.need == 6 && shortage.free == 5);
+    /* the first group is short now, but the second will always be */
     ASSERT_STATUS(PKV_NEVER_FITS, case_admit(&c, &b, 25, 0, &shortage));
     CU_ASSERT_EQUAL(shortage.group, 1);
-    CU_ASSERT_EQUAL(case_free(&c, 0), 12);
+    CU_ASSERT_EQUAL(case_free(&c, 0), 4);
     CU_ASSERT_EQUAL(case_free(&c, 1), 5);
     ASSERT_STATUS(PKV_OK, case_admit(&c, &b, 10, 0, &shortage));
-    CU_ASSERT_EQUAL(case_free(&c, 0), 9);
+    CU_ASSERT_EQUAL(case_free(&c, 0), 1);
     CU_ASSERT_EQUAL(case_free(&c, 1), 0);
     case_close(&c);
 }
@@ -249,42 +273,72 @@ static void hog(struct runtime_case *c, struct case_seq *seq)
     }
 }
 
+/* Decodes with 8 drafts of which 3 are accepted, then by single tokens, to 48 tokens. */
+static enum pkv_status run_to_48(struct runtime_case *c, struct case_seq *seq,
+                                 struct case_seq *thief)
+{
+    enum pkv_status status = PKV_OK;
+    while (status == PKV_OK && seq->length < 48) {
+        struct case_step step = {0};
+        const bool has_drafts = seq->length + 8 <= 48;
+        const int32_t keep = has_drafts ? 3 : 1;
+        hog(c, thief);
+        case_row(&step, seq, has_drafts ? 8 : 1);
+        status = case_begin(c, &step, 1);
+        if (status == PKV_OK) {
+            case_attend_all(c, &step);
+            case_commit(c, &step, &keep);
+        }
+    }
+    return status;
+}
+
 /* What was admitted runs to its end, rejected drafts and all, while others take every other block.
  */
 static void what_was_reserved_is_there_whatever_others_take(void)
 {
     static struct case_seq a, hogs[4];
     const struct pkv_seq_options keep_all = {.size = sizeof keep_all, .max_rewind = 64};
-    for (int window = 0; window <= 5; window += 5) {
+    for (int variant = 0; variant < 8; variant++) {
         struct runtime_case c;
+        const struct pkv_seq_options options = {.size = sizeof options,
+                                                .max_rewind = variant & 2 ? 8 : 0};
         case_init(&c);
-        c.groups[0].sliding_window = window;
+        c.groups[0].sliding_window = variant & 1 ? 5 : 0;
+        c.groups[0].kept_prefix = variant & 4 ? 6 : 0;
         c.groups[0].num_blocks = 30;
         c.config.max_step_tokens = 8;
         case_open(&c);
-        ASSERT_STATUS(PKV_OK, case_create(&c, &a, NULL));
+        ASSERT_STATUS(PKV_OK, case_create(&c, &a, &options));
         ASSERT_STATUS(PKV_OK, case_admit(&c, &a, 8, 40, NULL));
         for (int i = 0; i < 4; i++) {
             ASSERT_STATUS(PKV_OK, case_create(&c, &hogs[i], &keep_all));
             hog(&c, &hogs[i]);
         }
         CU_ASSERT_EQUAL(case_free(&c, 0), 0);
-        enum pkv_status status = case_append(&c, &a, 8);
-        while (status == PKV_OK && a.length < 48) {
-            struct case_step step = {0};
-            const int32_t keep = 1;
-            hog(&c, &hogs[3]);
-            case_row(&step, &a, a.length + 3 <= 48 ? 3 : 1);
-            status = case_begin(&c, &step, 1);
-            if (status == PKV_OK) {
-                case_attend_all(&c, &step);
-                case_commit(&c, &step, &keep);
-            }
-        }
-        CU_ASSERT_EQUAL(status, PKV_OK);
+        ASSERT_STATUS(PKV_OK, case_append(&c, &a, 8));
+        ASSERT_STATUS(PKV_OK, run_to_48(&c, &a, &hogs[3]));
         CU_ASSERT_EQUAL(a.length, 48);
         case_close(&c);
     }
+}
+
+/* A request may ask anew before it starts; what it has counts. */
+static void an_empty_sequence_may_be_admitted_again(void)
+{
+    struct runtime_case c;
+    static struct case_seq a;
+    case_init(&c);
+    c.groups[0].num_blocks = 7;
+    case_open(&c);
+    ASSERT_STATUS(PKV_OK, case_create(&c, &a, NULL));
+    ASSERT_STATUS(PKV_OK, case_admit(&c, &a, 20, 0, NULL));
+    ASSERT_STATUS(PKV_OK, case_admit(&c, &a, 20, 8, NULL));
+    CU_ASSERT_EQUAL(case_held(&c, 0), 7);
+    ASSERT_STATUS(PKV_NEVER_FITS, case_admit(&c, &a, 20, 9, NULL));
+    CU_ASSERT_EQUAL(case_held(&c, 0), 7);
+    ASSERT_STATUS(PKV_OK, case_append(&c, &a, 28));
+    case_close(&c);
 }
 
 /* B6 */
@@ -624,12 +678,14 @@ static const struct test_case cases[] = {
     TEST(a_zeroed_handle_is_stale),
     TEST(a_destroyed_handle_stays_stale_when_its_place_is_reused),
     TEST(a_handle_of_another_cache_is_stale),
+    TEST(a_handle_of_a_cache_that_is_gone_is_stale_in_its_successor),
     TEST(no_more_sequences_than_max_seqs_live_at_once),
     TEST(bad_options_refuse_and_are_named),
     TEST(admission_answers_yes_not_now_or_never),
     TEST(bad_admissions_refuse),
     TEST(admission_reserves_in_every_group_or_in_none),
     TEST(what_was_reserved_is_there_whatever_others_take),
+    TEST(an_empty_sequence_may_be_admitted_again),
     TEST(an_admitted_prompt_is_written_in_any_chunks_and_never_past_the_bound),
     TEST(truncation_gives_back_what_was_reserved),
     TEST(truncation_frees_whole_blocks_past_the_length),

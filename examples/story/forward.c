@@ -71,36 +71,14 @@ static void add(float *x, const float *y, size_t count)
     }
 }
 
-/* Rope on adjacent channels: pair i of each head turns by position * 10000^(-2i / head_dim). */
-static void rotate(const struct model *m, float *x, const int32_t *positions, int32_t num_tokens,
-                   int32_t heads)
-{
-    const int32_t width = m->head_dim / 2;
-    for (int32_t t = 0; t < num_tokens; t++) {
-        const float *cosines = of_layer(m->rope_cos, positions[t], 1, width);
-        const float *sines = of_layer(m->rope_sin, positions[t], 1, width);
-        for (int32_t pair = 0; pair < heads * width; pair++) {
-            float *at = x + ((size_t)t * (size_t)heads * (size_t)width + (size_t)pair) * 2;
-            const float c = cosines[pair % width];
-            const float s = sines[pair % width];
-            const float real = at[0];
-            const float imaginary = at[1];
-            at[0] = real * c - imaginary * s;
-            at[1] = real * s + imaginary * c;
-        }
-    }
-}
-
-static bool attention_block(const struct model *m, struct activations *a, const int32_t *positions,
-                            int32_t n, int32_t layer, attend_fn *attend, void *context)
+static bool attention_block(const struct model *m, struct activations *a, int32_t n, int32_t layer,
+                            attend_fn *attend, void *context)
 {
     const int32_t dim = m->dim;
     rms_norm(a->normed, a->x, of_layer(m->attn_norm, layer, 1, dim), n, dim);
     multiply(a->q, a->normed, of_layer(m->wq, layer, dim, dim), n, dim, dim);
     multiply(a->k, a->normed, of_layer(m->wk, layer, m->kv_dim, dim), n, m->kv_dim, dim);
     multiply(a->v, a->normed, of_layer(m->wv, layer, m->kv_dim, dim), n, m->kv_dim, dim);
-    rotate(m, a->q, positions, n, m->num_heads);
-    rotate(m, a->k, positions, n, m->kv_heads);
     if (!attend(context, layer, a->q, a->k, a->v, a->attended)) {
         return false;
     }
@@ -125,7 +103,7 @@ static void feed_forward_block(const struct model *m, struct activations *a, int
 }
 
 bool forward(const struct model *model, struct activations *a, const int32_t *tokens,
-             const int32_t *positions, int32_t num_tokens, attend_fn *attend, void *context)
+             int32_t num_tokens, attend_fn *attend, void *context)
 {
     const size_t dim = (size_t)model->dim;
     for (int32_t t = 0; t < num_tokens; t++) {
@@ -133,7 +111,7 @@ bool forward(const struct model *model, struct activations *a, const int32_t *to
                dim * sizeof(float));
     }
     for (int32_t layer = 0; layer < model->num_layers; layer++) {
-        if (!attention_block(model, a, positions, num_tokens, layer, attend, context)) {
+        if (!attention_block(model, a, num_tokens, layer, attend, context)) {
             return false;
         }
         feed_forward_block(model, a, num_tokens, layer);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * forward.h: one forward pass over packed tokens of any number of sequences. All of it is local to
- * a token except attention, which is the caller's: that is where a KV cache goes.
+ * a token except attention, which is the caller's, rope included: that is where a KV cache goes.
  *
- *   x = embedding;  per layer:  x += wo * attend(rope(wq n), rope(wk n), wv n),   n = rms(x)
- *                               x += w2 * (silu(w1 n) * (w3 n)),                  n = rms(x)
+ *   x = embedding;  per layer:  x += wo * attend(wq n, wk n, wv n),    n = rms(x)
+ *                               x += w2 * (silu(w1 n) * (w3 n)),       n = rms(x)
  *
  * A token's result depends on its own input and on attention alone: each number is one dot product
  * in a fixed order, whatever stands beside it in the batch. */
@@ -14,7 +14,7 @@
 #include "model.h"
 
 /* What attention gets for one layer, tokens packed: q and out [tokens][num_heads][head_dim], k and
- * v [tokens][kv_heads][head_dim], q and k already rotated. False = it failed and complained. */
+ * v [tokens][kv_heads][head_dim], q and k not rotated yet. False = it failed and complained. */
 typedef bool attend_fn(void *context, int32_t layer, const float *q, const float *k, const float *v,
                        float *out);
 
@@ -34,9 +34,10 @@ struct activations {
 bool activations_create(const struct model *model, int32_t max_tokens, struct activations *a);
 void activations_free(struct activations *a);
 
-/* The tokens and their positions in their own sequences; the result stays in a->x. */
+/* Tokens of any sequences: which, and at what positions, attention alone knows. The result stays in
+ * a->x. */
 bool forward(const struct model *model, struct activations *a, const int32_t *tokens,
-             const int32_t *positions, int32_t num_tokens, attend_fn *attend, void *context);
+             int32_t num_tokens, attend_fn *attend, void *context);
 
 /* The most likely token after token `index` of the last pass, and by how much its logit leads the
  * second (margin may be NULL). Complains when a logit is not finite. */

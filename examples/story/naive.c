@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * naive.c: attention by the book. The query at position f sees key j when f - window < j <= f, or
- * when j < kept_prefix; weights are exp(x_j - max) / sum, in double. */
+ * naive.c: attention by the book. Keys and queries are rotated, then the query at position f sees
+ * key j when f - window < j <= f, or when j < kept_prefix; weights are exp(x_j - max) / sum, in
+ * double. */
 #include "naive.h"
 
 #include "forward.h"
@@ -21,7 +22,25 @@ struct dense_cache {
     float *k;
     float *v;
     double *weights; /* [capacity] */
+    float *q;        /* [dim], the rotated query */
 };
+
+/* Rope on adjacent channels: pair i of each head turns by position * 10000^(-2i / head_dim). */
+static void rotate(const struct model *m, float *x, int32_t position, int32_t heads)
+{
+    const int32_t width = m->head_dim / 2;
+    const float *cosines = m->rope_cos + (size_t)position * (size_t)width;
+    const float *sines = m->rope_sin + (size_t)position * (size_t)width;
+    for (int32_t pair = 0; pair < heads * width; pair++) {
+        float *at = x + (size_t)pair * 2;
+        const float c = cosines[pair % width];
+        const float s = sines[pair % width];
+        const float real = at[0];
+        const float imaginary = at[1];
+        at[0] = real * c - imaginary * s;
+        at[1] = real * s + imaginary * c;
+    }
+}
 
 static bool sees(const struct dense_cache *cache, int32_t j)
 {
@@ -64,10 +83,13 @@ static bool attend_dense(void *context, int32_t layer, const float *q, const flo
     const size_t cell = base + (size_t)cache->position * kv_dim;
     memcpy(cache->k + cell, k, kv_dim * sizeof *k);
     memcpy(cache->v + cell, v, kv_dim * sizeof *v);
+    memcpy(cache->q, q, (size_t)m->dim * sizeof *q);
+    rotate(m, cache->k + cell, cache->position, m->kv_heads);
+    rotate(m, cache->q, cache->position, m->num_heads);
     for (int32_t head = 0; head < m->num_heads; head++) {
         const size_t channel = (size_t)(head / (m->num_heads / m->kv_heads) * m->head_dim);
         const size_t row = (size_t)(head * m->head_dim);
-        softmax_scores(cache, q + row, cache->k + base + channel);
+        softmax_scores(cache, cache->q + row, cache->k + base + channel);
         for (size_t i = 0; i < (size_t)m->head_dim; i++) {
             double sum = 0;
             for (size_t j = 0; j <= (size_t)cache->position; j++) {
@@ -85,7 +107,7 @@ static bool decode(struct dense_cache *cache, struct activations *a, struct requ
     const struct model *m = cache->model;
     for (cache->position = 0; !request->ended; cache->position++) {
         const int32_t *token = &request->tokens[cache->position];
-        if (!forward(m, a, token, &cache->position, 1, attend_dense, cache)) {
+        if (!forward(m, a, token, 1, attend_dense, cache)) {
             return false;
         }
         if (cache->position + 1 < request->num_tokens) {
@@ -116,7 +138,8 @@ bool naive_decode(const struct model *model, int32_t window, int32_t kept_prefix
     cache.k = calloc(cells, (size_t)model->kv_dim * sizeof(float));
     cache.v = calloc(cells, (size_t)model->kv_dim * sizeof(float));
     cache.weights = calloc((size_t)cache.capacity, sizeof(double));
-    bool ok = cache.k != NULL && cache.v != NULL && cache.weights != NULL;
+    cache.q = calloc((size_t)model->dim, sizeof(float));
+    bool ok = cache.k != NULL && cache.v != NULL && cache.weights != NULL && cache.q != NULL;
     if (!ok) {
         complain("out of memory for a dense cache of %d tokens", cache.capacity);
     }
@@ -129,5 +152,6 @@ bool naive_decode(const struct model *model, int32_t window, int32_t kept_prefix
     free(cache.k);
     free(cache.v);
     free(cache.weights);
+    free(cache.q);
     return ok;
 }

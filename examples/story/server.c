@@ -40,7 +40,6 @@ struct step_rows {
     int32_t *q_lens;  /* [max_batch] */
     pkv_seq *seqs;    /* [max_batch] */
     int32_t *tokens;  /* [max_step_tokens] */
-    int32_t *positions;
     pkv_step handle;
 };
 
@@ -56,7 +55,23 @@ struct server {
     struct serve_stats *stats;
 };
 
-/* Creates the cache: one group that all layers share. */
+/* What is the same in every layer of these models: all heads, and rope on adjacent channels. */
+static struct pkv_layer_config layer_of(const struct model *m)
+{
+    const struct pkv_layer_config layer = {
+        .num_heads = m->num_heads,
+        .constants = {.rope_cos = m->rope_cos,
+                      .rope_sin = m->rope_sin,
+                      .rope_dtype = PKV_F32,
+                      .rope_positions = m->seq_len,
+                      .rope_width = m->head_dim / 2,
+                      .rotary_mode = PKV_ROTARY_INTERLEAVED},
+    };
+    return layer;
+}
+
+/* Creates the cache: one group that all layers share. The rope planes are the cache's own from then
+ * on; it rotates each query and each key before it stores or attends. */
 static bool create_cache(struct server *s)
 {
     const struct options *o = s->options;
@@ -82,8 +97,7 @@ static bool create_cache(struct server *s)
         return complain("out of memory for %d layers", s->model->num_layers);
     }
     for (int32_t layer = 0; layer < s->model->num_layers; layer++) {
-        layers[layer] =
-            (struct pkv_layer_config){.num_heads = s->model->num_heads, .kv_layer = layer};
+        layers[layer] = layer_of(s->model);
     }
     const struct pkv_cache_config config = {
         .size = sizeof config,
@@ -111,9 +125,7 @@ static bool allocate(struct server *s)
     s->rows.q_lens = calloc(rows, sizeof *s->rows.q_lens);
     s->rows.seqs = calloc(rows, sizeof *s->rows.seqs);
     s->rows.tokens = calloc(tokens, sizeof *s->rows.tokens);
-    s->rows.positions = calloc(tokens, sizeof *s->rows.positions);
-    if (!s->entries || !s->rows.request || !s->rows.q_lens || !s->rows.seqs || !s->rows.tokens ||
-        !s->rows.positions) {
+    if (!s->entries || !s->rows.request || !s->rows.q_lens || !s->rows.seqs || !s->rows.tokens) {
         return complain("out of memory for a batch of %zu tokens", tokens);
     }
     return activations_create(s->model, s->max_step_tokens, &s->activations);
@@ -130,7 +142,6 @@ static void release(struct server *s)
     free(s->rows.q_lens);
     free(s->rows.seqs);
     free(s->rows.tokens);
-    free(s->rows.positions);
 }
 
 /* Refuses, before any work, a request that could not finish even if it were alone. The last token
@@ -217,7 +228,6 @@ static void add_row(struct server *s, int32_t r, int32_t *spare)
     *spare -= more;
     for (int32_t i = 0; i <= more; i++) {
         rows->tokens[rows->num_tokens] = request->tokens[from + i];
-        rows->positions[rows->num_tokens] = from + i;
         rows->num_tokens++;
     }
     rows->request[rows->num_rows] = r;
@@ -322,8 +332,7 @@ static bool advance_row(struct server *s, int32_t i, int32_t last)
 
 static bool run_step(struct server *s)
 {
-    if (!forward(s->model, &s->activations, s->rows.tokens, s->rows.positions, s->rows.num_tokens,
-                 attend_cached, s)) {
+    if (!forward(s->model, &s->activations, s->rows.tokens, s->rows.num_tokens, attend_cached, s)) {
         return false;
     }
     if (pkv_step_commit(s->cache, s->rows.handle, NULL) != PKV_OK) {

@@ -18,7 +18,7 @@
 
 /* From how many query rows on a tile is converted to f32 once, instead of in every register block.
  */
-#define STAGE_QUERY_ROWS 8
+#define STAGE_QUERY_ROWS 16
 
 /* A worker's floats, carved for the unit at hand. Rows are (query, head of the group) pairs. */
 struct scratch {
@@ -38,6 +38,7 @@ struct tile {
     const void *keys[TILE_KEYS];
     const void *values[TILE_KEYS];
     int32_t count;
+    int64_t first; /* the key that it begins with, for tiles gathered ahead */
 };
 
 static struct scratch carve(const struct gqa_shape *shape, size_t rows, float *memory)
@@ -142,39 +143,91 @@ static void gather_seen(const struct run *run, const struct gqa_row *row, int32_
     gather(run, row, head, visible_max(from, seen->first), visible_min(to, seen->end), tile);
 }
 
-/* A tile in f32 once for many query rows. Widening is exact, so the bits do not depend on it. */
-static void stage(const struct run *run, struct tile *tile, const struct scratch *s)
+/* The rows of a tile as the kernels are to read them: where they lie, or converted in scratch. */
+struct operands {
+    const void *const *keys;
+    const void *const *values;
+    const void *const *keys_ahead; /* rows to ask for meanwhile, or NULL */
+    const void *const *values_ahead;
+    enum pkv_dtype k_dtype;
+    enum pkv_dtype v_dtype;
+};
+
+/* Rows in f32 once for many queries. Widening is exact, so the bits do not depend on it. */
+static void stage_f32(const struct run *run, enum pkv_dtype dtype, const void *const *rows,
+                      int32_t count, int32_t width, float *memory, const void **staged)
+{
+    const size_t stride = padded((size_t)width);
+    for (int32_t j = 0; j < count; j++) {
+        float *row = memory + (size_t)j * stride;
+        run->kernels->widen[dtype](rows[j], (size_t)width, row);
+        staged[j] = row;
+    }
+}
+
+/* Rows of e4m3 as bf16, likewise exact: cheaper than a conversion in every register block. */
+static void stage_bf16(const struct run *run, const void *const *rows, const void *const *ahead,
+                       int32_t count, int32_t width, float *memory, const void **staged)
+{
+    const size_t stride = padded((size_t)width);
+    for (int32_t j = 0; j < count; j++) {
+        uint16_t *row = (uint16_t *)(memory + (size_t)j * stride);
+        run->kernels->recode(rows[j], (size_t)width, row, ahead != NULL ? ahead[j] : NULL);
+        staged[j] = row;
+    }
+}
+
+/* Chooses between reading a tile in place and converting it first. staged holds the pointers. */
+static struct operands stage(const struct run *run, int rows, const struct tile *tile,
+                             const struct tile *ahead, const struct scratch *s, struct tile *staged)
 {
     const struct gqa_shape *shape = &run->plan->shape;
-    const enum pkv_dtype k_dtype = run->layer->cache.k_dtype;
-    for (int32_t j = 0; j < tile->count; j++) {
-        float *key = s->keys + (size_t)j * s->q_stride;
-        float *value = s->values + (size_t)j * s->acc_stride;
-        run->kernels->widen[k_dtype](tile->keys[j], (size_t)shape->k_width, key);
-        run->kernels->widen[run->v_dtype](tile->values[j], (size_t)shape->v_width, value);
-        tile->keys[j] = key;
-        tile->values[j] = value;
+    struct operands o = {
+        .keys = tile->keys,
+        .values = tile->values,
+        .keys_ahead = ahead != NULL ? ahead->keys : NULL,
+        .values_ahead = ahead != NULL ? ahead->values : NULL,
+        .k_dtype = run->layer->cache.k_dtype,
+        .v_dtype = run->v_dtype,
+    };
+    const bool to_f32 = rows >= STAGE_QUERY_ROWS;
+    if (to_f32 && o.k_dtype != PKV_F32) {
+        stage_f32(run, o.k_dtype, o.keys, tile->count, shape->k_width, s->keys, staged->keys);
+        o.keys = staged->keys;
+        o.k_dtype = PKV_F32;
+    } else if (o.k_dtype == PKV_E4M3) {
+        stage_bf16(run, o.keys, o.keys_ahead, tile->count, shape->k_width, s->keys, staged->keys);
+        o.keys = staged->keys;
+        o.keys_ahead = NULL;
+        o.k_dtype = PKV_BF16;
     }
+    if (to_f32 && o.v_dtype != PKV_F32) {
+        stage_f32(run, o.v_dtype, o.values, tile->count, shape->v_width, s->values, staged->values);
+        o.values = staged->values;
+        o.v_dtype = PKV_F32;
+    } else if (o.v_dtype == PKV_E4M3) {
+        stage_bf16(run, o.values, o.values_ahead, tile->count, shape->v_width, s->values,
+                   staged->values);
+        o.values = staged->values;
+        o.values_ahead = NULL;
+        o.v_dtype = PKV_BF16;
+    }
+    return o;
 }
 
 /* Query rows [row0, row1) against a tile that each of them sees whole. bias, when not NULL, holds
  * what a float mask adds to each of the tile's scores. */
-static void attend_rows(const struct run *run, size_t row0, size_t row1, struct tile *tile,
+static void attend_rows(const struct run *run, size_t row0, size_t row1, const struct tile *tile,
                         const struct tile *ahead, const float *bias, const struct scratch *s)
 {
     const struct gqa_shape *shape = &run->plan->shape;
     const struct kernels *kernels = run->kernels;
     const int rows = (int)(row1 - row0);
-    enum pkv_dtype k_dtype = run->layer->cache.k_dtype;
-    enum pkv_dtype v_dtype = run->v_dtype;
-    if (rows >= STAGE_QUERY_ROWS && !(k_dtype == PKV_F32 && v_dtype == PKV_F32)) {
-        stage(run, tile, s);
-        k_dtype = v_dtype = PKV_F32;
-        ahead = NULL;
-    }
+    struct tile staged;
+    const struct operands o = stage(run, rows, tile, ahead, s, &staged);
     float *scores = s->scores + row0 * TILE_KEYS;
-    kernels->dot[k_dtype](s->q + row0 * s->q_stride, s->q_stride, rows, tile->keys,
-                          ahead != NULL ? ahead->keys : NULL, tile->count, shape->k_width, scores);
+    kernels->dot[o.k_dtype](s->q + row0 * s->q_stride, s->q_stride, rows, o.keys, o.keys_ahead,
+                            tile->count, shape->k_width, scores);
     for (size_t r = row0; r < row1; r++, scores += TILE_KEYS) {
         kernels->scale(scores, (size_t)tile->count, run->logit_scale);
         if (run->constants->softcap > 0.0f) {
@@ -185,22 +238,24 @@ static void attend_rows(const struct run *run, size_t row0, size_t row1, struct 
         }
         s->alpha[r] = kernels->softmax(scores, tile->count, &s->max[r], &s->sum[r]);
     }
-    kernels->weigh[v_dtype](s->scores + row0 * TILE_KEYS, s->alpha + row0, rows, tile->values,
-                            ahead != NULL ? ahead->values : NULL, tile->count, shape->v_width,
-                            s->acc + row0 * s->acc_stride, s->acc_stride);
+    kernels->weigh[o.v_dtype](s->scores + row0 * TILE_KEYS, s->alpha + row0, rows, o.values,
+                              o.values_ahead, tile->count, shape->v_width,
+                              s->acc + row0 * s->acc_stride, s->acc_stride);
 }
 
-/* All queries of the unit against tile [from, to), which some of them sees. */
+/* All queries of the unit against tile [from, to), which some of them sees. whole, when not NULL,
+ * is that tile gathered already; ahead is the next one or NULL. */
 static void attend_tile(const struct run *run, const struct unit *unit, int32_t head, int32_t from,
-                        int32_t to, const struct tile *ahead, const struct scratch *s)
+                        int32_t to, const struct tile *whole, const struct tile *ahead,
+                        const struct scratch *s)
 {
     const struct gqa_row *row = &run->rows[unit->row];
     const struct gqa_shape *shape = &run->plan->shape;
     const size_t group = (size_t)run->group;
-    struct tile tile;
+    struct tile part;
     int32_t i = unit->q0;
     while (i < unit->q1) {
-        struct visible seen = visible_to(row, shape, i, i + 1);
+        const struct visible seen = visible_to(row, shape, i, i + 1);
         const int32_t keys = visible_count(&seen, from, to);
         int32_t end = i + 1;
         while (keys == to - from && end < unit->q1) { /* others that see all of it as well */
@@ -211,10 +266,13 @@ static void attend_tile(const struct run *run, const struct unit *unit, int32_t 
             end++;
         }
         if (keys > 0) {
-            gather_seen(run, row, head, &seen, from, to, &tile);
-            const bool whole = ahead != NULL && ahead->count == tile.count && i == unit->q0;
-            attend_rows(run, (size_t)(i - unit->q0) * group, (size_t)(end - unit->q0) * group,
-                        &tile, whole ? ahead : NULL, NULL, s);
+            const struct tile *tile = whole;
+            if (whole == NULL || keys != whole->count) {
+                gather_seen(run, row, head, &seen, from, to, &part);
+                tile = &part;
+            }
+            attend_rows(run, (size_t)(i - unit->q0) * group, (size_t)(end - unit->q0) * group, tile,
+                        keys == TILE_KEYS && i == unit->q0 ? ahead : NULL, NULL, s);
         }
         i = end;
     }
@@ -387,26 +445,35 @@ static void merge_rows(const struct scratch *s, size_t rows, const float *max, c
     }
 }
 
-/* The tile after [.., to), when it is whole and visible to the block: worth asking for early. */
-static const struct tile *tile_ahead(const struct run *run, const struct unit *unit, int32_t head,
-                                     const struct visible *seen, int64_t to, struct tile *ahead)
+/* The next tile from key `from` on, when it is whole and visible to the block: worth asking for
+ * early. Its pointers serve twice, to ask and then to read. */
+static bool gather_ahead(const struct run *run, const struct unit *unit, int32_t head,
+                         const struct visible *seen, int64_t from, struct tile *ahead)
 {
-    const int64_t next = visible_span(seen, (int32_t)(to / SPAN_KEYS)) * (int64_t)SPAN_KEYS;
-    const int64_t from = next > to ? next : to;
-    if (from + TILE_KEYS > seen->end || visible_count(seen, from, from + TILE_KEYS) != TILE_KEYS) {
-        return NULL;
-    }
+    const int64_t next = visible_span(seen, (int32_t)(from / SPAN_KEYS)) * (int64_t)SPAN_KEYS;
+    ahead->first = next > from ? next : from;
     ahead->count = 0;
-    gather(run, &run->rows[unit->row], head, (int32_t)from, (int32_t)from + TILE_KEYS, ahead);
-    return ahead;
+    if (ahead->first + TILE_KEYS > seen->end ||
+        visible_count(seen, ahead->first, ahead->first + TILE_KEYS) != TILE_KEYS) {
+        return false;
+    }
+    gather(run, &run->rows[unit->row], head, (int32_t)ahead->first,
+           (int32_t)ahead->first + TILE_KEYS, ahead);
+    return true;
 }
 
+/* The tile that was last asked for ahead, in whichever span that was, and room for the next. */
+struct lookahead {
+    struct tile *asked;
+    struct tile *spare;
+};
+
 static void attend_span(const struct run *run, const struct unit *unit, int32_t head, int32_t span,
-                        const struct visible *seen, const struct scratch *s)
+                        const struct visible *seen, const struct scratch *s,
+                        struct lookahead *tiles)
 {
     const size_t rows = (size_t)(unit->q1 - unit->q0) * (size_t)run->group;
     const int64_t span_end = ((int64_t)span + 1) * SPAN_KEYS;
-    struct tile ahead;
     start_rows(s->max, s->sum, s->acc, rows, s->acc_stride);
     for (int64_t from = (int64_t)span * SPAN_KEYS; from < span_end; from += TILE_KEYS) {
         if (visible_count(seen, from, from + TILE_KEYS) == 0) {
@@ -417,8 +484,14 @@ static void attend_span(const struct run *run, const struct unit *unit, int32_t 
             attend_masked(run, unit, head, (int32_t)from, (int32_t)to, s);
             continue;
         }
-        attend_tile(run, unit, head, (int32_t)from, (int32_t)to,
-                    tile_ahead(run, unit, head, seen, to, &ahead), s);
+        const struct tile *whole = tiles->asked;
+        struct tile *ahead = tiles->spare;
+        const bool is_gathered = whole->count == TILE_KEYS && whole->first == from;
+        const bool has_ahead = gather_ahead(run, unit, head, seen, from + TILE_KEYS, ahead);
+        attend_tile(run, unit, head, (int32_t)from, (int32_t)to, is_gathered ? whole : NULL,
+                    has_ahead ? ahead : NULL, s);
+        tiles->spare = tiles->asked;
+        tiles->asked = ahead;
     }
 }
 
@@ -435,8 +508,11 @@ void attend_unit(const struct run *run, const struct unit *unit, int32_t head, f
     load_queries(run, unit, head, &s);
     start_rows(s.total_max, s.total_sum, s.total, rows, s.acc_stride);
     int32_t partial = unit->partial;
+    struct tile room[2];
+    struct lookahead tiles = {&room[0], &room[1]};
+    tiles.asked->count = 0;
     for (int32_t span = unit->span0; span < unit->span1; span = visible_span(&seen, span + 1)) {
-        attend_span(run, unit, head, span, &seen, &s);
+        attend_span(run, unit, head, span, &seen, &s, &tiles);
         if (unit->partial < 0) {
             merge_rows(&s, rows, s.max, s.sum, s.acc);
         } else {

@@ -217,6 +217,9 @@ static enum pkv_status check_window(const struct pkv_gqa_args *args)
     if (args->not_causal && (args->sliding_window != 0 || args->kept_prefix != NULL)) {
         return INVALID("sliding_window and kept_prefix need the causal bound");
     }
+    if (args->kept_prefix == NULL && args->kept_prefix_count != 0) {
+        return INVALID("kept_prefix is NULL with kept_prefix_count = %d", args->kept_prefix_count);
+    }
     if (args->kept_prefix != NULL && args->kept_prefix_count != 1 &&
         args->kept_prefix_count != args->batch) {
         return INVALID("kept_prefix_count = %d, neither 1 nor batch = %d", args->kept_prefix_count,
@@ -288,7 +291,7 @@ static enum pkv_status check_dense_copy(const struct pkv_gqa_args *args, struct 
                            args->batch);
         }
     }
-    if (args->k == NULL) {
+    if (args->k == NULL || args->num_tokens == 0) { /* nothing is appended, nothing written */
         call->cache = call->past;
         return PKV_OK;
     }

@@ -52,7 +52,8 @@ static enum pkv_status check_same_lengths(const struct call *call, const struct 
                            rows[b].q_len, rows[0].q_len);
         }
     }
-    if (call->appends && call->present.block_size - rows[0].q_len != past) {
+    const bool writes = call->appends && call->args->num_tokens > 0;
+    if (writes && call->present.block_size - rows[0].q_len != past) {
         return INVALID("present.block_size = %d, not %d + %d", call->present.block_size, past,
                        rows[0].q_len);
     }

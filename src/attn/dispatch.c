@@ -9,7 +9,7 @@
 #endif
 
 static const struct kernels *const tables[] = {
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(PKV_SCALAR_ONLY)
     &kernels_avx512,
     &kernels_avx2,
 #endif

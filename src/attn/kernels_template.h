@@ -67,13 +67,22 @@ VEC_INLINE vf tanh_of(vf x)
 
 /* ---- dot: a block of num_queries x num_keys sums ------------------------------------------- */
 
-typedef struct {
-    vf sum[VEC_DOT_QUERIES][VEC_DOT_KEYS];
-} dot_sums;
+#define MOST_SUMS 16
 
+typedef struct {
+    const float *q;
+    size_t q_stride;
+    const void *const *keys;
+    const void *const *ahead;
+    int num_keys;
+    size_t width;
+    float *scores;
+} dot_job;
+
+/* sums[i * num_keys + j] += q[i] * keys[j] over one vector of channels. */
 VEC_INLINE void dot_chunk(enum pkv_dtype dtype, int num_queries, int num_keys, const float *q,
                           size_t q_stride, const void *const *keys, size_t first, size_t count,
-                          dot_sums *sums)
+                          vf *sums)
 {
     vf key[VEC_DOT_KEYS];
     for (int j = 0; j < num_keys; j++) {
@@ -82,7 +91,7 @@ VEC_INLINE void dot_chunk(enum pkv_dtype dtype, int num_queries, int num_keys, c
     for (int i = 0; i < num_queries; i++) {
         const vf query = vec_load(q + (size_t)i * q_stride + first);
         for (int j = 0; j < num_keys; j++) {
-            sums->sum[i][j] = vec_fma(query, key[j], sums->sum[i][j]);
+            sums[i * num_keys + j] = vec_fma(query, key[j], sums[i * num_keys + j]);
         }
     }
 }
@@ -91,91 +100,98 @@ VEC_INLINE void dot_block(enum pkv_dtype dtype, int num_queries, int num_keys, c
                           size_t q_stride, const void *const *keys, const void *const *ahead,
                           size_t width, float *scores)
 {
-    dot_sums sums;
-    for (int i = 0; i < num_queries; i++) {
-        for (int j = 0; j < num_keys; j++) {
-            sums.sum[i][j] = vec_set(0.0f);
-        }
+    const int num_sums = num_queries * num_keys;
+    vf sums[MOST_SUMS];
+    float folded[MOST_SUMS];
+    for (int n = 0; n < num_sums; n++) {
+        sums[n] = vec_set(0.0f);
     }
     size_t c = 0;
     for (; c + VEC_LANES <= width; c += VEC_LANES) {
         for (int j = 0; ahead != NULL && j < num_keys; j++) {
             vec_prefetch((const char *)ahead[j] + c * bytes_of(dtype));
         }
-        dot_chunk(dtype, num_queries, num_keys, q, q_stride, keys, c, VEC_LANES, &sums);
+        dot_chunk(dtype, num_queries, num_keys, q, q_stride, keys, c, VEC_LANES, sums);
     }
     if (c < width) {
-        dot_chunk(dtype, num_queries, num_keys, q, q_stride, keys, c, width - c, &sums);
+        dot_chunk(dtype, num_queries, num_keys, q, q_stride, keys, c, width - c, sums);
     }
-    for (int i = 0; i < num_queries; i++) {
-        float *row = scores + (size_t)i * TILE_KEYS;
-        if (num_keys == 4) {
-            vec_sum4(sums.sum[i][0], sums.sum[i][1], sums.sum[i][2], sums.sum[i][3], row);
-        } else {
-            row[0] = vec_sum(sums.sum[i][0]);
+    if (num_sums % 4 == 0) {
+        vec_sums(sums, num_sums, folded);
+    } else {
+        for (int n = 0; n < num_sums; n++) {
+            folded[n] = vec_sum(sums[n]);
         }
     }
+    for (int i = 0; i < num_queries; i++) {
+        memcpy(scores + (size_t)i * TILE_KEYS, folded + i * num_keys,
+               (size_t)num_keys * sizeof folded[0]);
+    }
 }
 
-/* All queries against num_keys keys, a constant 4 or 1. */
-VEC_INLINE void dot_keys(enum pkv_dtype dtype, int num_keys, const float *q, size_t q_stride,
-                         int num_queries, const void *const *keys, const void *const *ahead,
-                         size_t width, float *scores)
+/* All queries against the tile by blocks of num_queries x num_keys, constants; what keys are left
+ * over go one by one. Returns the first query that is left over. */
+VEC_INLINE int dot_blocks(enum pkv_dtype dtype, int num_queries, int num_keys, int first_query,
+                          int end_query, const dot_job *job)
+{
+    int i = first_query;
+    for (; i + num_queries <= end_query; i += num_queries) {
+        const float *q = job->q + (size_t)i * job->q_stride;
+        float *scores = job->scores + (size_t)i * TILE_KEYS;
+        const void *const *ahead = i == 0 ? job->ahead : NULL;
+        int j = 0;
+        for (; j + num_keys <= job->num_keys; j += num_keys) {
+            dot_block(dtype, num_queries, num_keys, q, job->q_stride, job->keys + j,
+                      ahead != NULL ? ahead + j : NULL, job->width, scores + j);
+        }
+        for (; j < job->num_keys; j++) {
+            dot_block(dtype, num_queries, 1, q, job->q_stride, job->keys + j,
+                      ahead != NULL ? ahead + j : NULL, job->width, scores + j);
+        }
+    }
+    return i;
+}
+
+VEC_INLINE void dot_as(enum pkv_dtype dtype, int num_queries, const dot_job *job)
 {
     int i = 0;
-    for (; i + VEC_DOT_QUERIES <= num_queries; i += VEC_DOT_QUERIES) {
-        dot_block(dtype, VEC_DOT_QUERIES, num_keys, q + (size_t)i * q_stride, q_stride, keys,
-                  i == 0 ? ahead : NULL, width, scores + (size_t)i * TILE_KEYS);
-    }
-    for (; i < num_queries; i++) {
-        dot_block(dtype, 1, num_keys, q + (size_t)i * q_stride, q_stride, keys,
-                  i == 0 ? ahead : NULL, width, scores + (size_t)i * TILE_KEYS);
-    }
-}
-
-VEC_INLINE void dot_as(enum pkv_dtype dtype, const float *q, size_t q_stride, int num_queries,
-                       const void *const *keys, const void *const *ahead, int num_keys, int width,
-                       float *scores)
-{
-    int j = 0;
-    for (; j + VEC_DOT_KEYS <= num_keys; j += VEC_DOT_KEYS) {
-        dot_keys(dtype, VEC_DOT_KEYS, q, q_stride, num_queries, keys + j,
-                 ahead != NULL ? ahead + j : NULL, (size_t)width, scores + j);
-    }
-    for (; j < num_keys; j++) {
-        dot_keys(dtype, 1, q, q_stride, num_queries, keys + j, ahead != NULL ? ahead + j : NULL,
-                 (size_t)width, scores + j);
-    }
+    i = dot_blocks(dtype, VEC_DOT_QUERIES, VEC_DOT_KEYS, i, num_queries, job);
+    dot_blocks(dtype, 1, VEC_DOT_KEYS, i, num_queries, job);
 }
 
 static void dot_f32(const float *q, size_t q_stride, int num_queries, const void *const *keys,
                     const void *const *ahead, int num_keys, int width, float *scores)
 {
-    dot_as(PKV_F32, q, q_stride, num_queries, keys, ahead, num_keys, width, scores);
+    const dot_job job = {q, q_stride, keys, ahead, num_keys, (size_t)width, scores};
+    dot_as(PKV_F32, num_queries, &job);
 }
 
 static void dot_f16(const float *q, size_t q_stride, int num_queries, const void *const *keys,
                     const void *const *ahead, int num_keys, int width, float *scores)
 {
-    dot_as(PKV_F16, q, q_stride, num_queries, keys, ahead, num_keys, width, scores);
+    const dot_job job = {q, q_stride, keys, ahead, num_keys, (size_t)width, scores};
+    dot_as(PKV_F16, num_queries, &job);
 }
 
 static void dot_bf16(const float *q, size_t q_stride, int num_queries, const void *const *keys,
                      const void *const *ahead, int num_keys, int width, float *scores)
 {
-    dot_as(PKV_BF16, q, q_stride, num_queries, keys, ahead, num_keys, width, scores);
+    const dot_job job = {q, q_stride, keys, ahead, num_keys, (size_t)width, scores};
+    dot_as(PKV_BF16, num_queries, &job);
 }
 
 static void dot_int8(const float *q, size_t q_stride, int num_queries, const void *const *keys,
                      const void *const *ahead, int num_keys, int width, float *scores)
 {
-    dot_as(PKV_INT8, q, q_stride, num_queries, keys, ahead, num_keys, width, scores);
+    const dot_job job = {q, q_stride, keys, ahead, num_keys, (size_t)width, scores};
+    dot_as(PKV_INT8, num_queries, &job);
 }
 
 static void dot_e4m3(const float *q, size_t q_stride, int num_queries, const void *const *keys,
                      const void *const *ahead, int num_keys, int width, float *scores)
 {
-    dot_as(PKV_E4M3, q, q_stride, num_queries, keys, ahead, num_keys, width, scores);
+    const dot_job job = {q, q_stride, keys, ahead, num_keys, (size_t)width, scores};
+    dot_as(PKV_E4M3, num_queries, &job);
 }
 
 /* ---- weigh: a block of num_queries x num_vecs vectors of channels -------------------------- */
@@ -227,30 +243,31 @@ VEC_INLINE void weigh_block(enum pkv_dtype dtype, int num_queries, int num_vecs,
     }
 }
 
-/* All queries for num_vecs vectors of channels, a constant VEC_WEIGH_VECS or 1. */
-VEC_INLINE void weigh_channels(enum pkv_dtype dtype, int num_vecs, int num_queries, size_t first,
-                               size_t count, const weigh_job *job)
+/* Queries from first_query on by blocks of num_queries x num_vecs, constants, over all channels.
+ * Returns the first query that is left over. */
+VEC_INLINE int weigh_blocks(enum pkv_dtype dtype, int num_queries, int num_vecs, int first_query,
+                            int end_query, const weigh_job *job)
 {
-    int i = 0;
-    for (; i + VEC_WEIGH_QUERIES <= num_queries; i += VEC_WEIGH_QUERIES) {
-        weigh_block(dtype, VEC_WEIGH_QUERIES, num_vecs, i, first, count, job);
+    const size_t block = (size_t)num_vecs * VEC_LANES;
+    int i = first_query;
+    for (; i + num_queries <= end_query; i += num_queries) {
+        size_t c = 0;
+        for (; c + block <= job->width; c += block) {
+            weigh_block(dtype, num_queries, num_vecs, i, c, block, job);
+        }
+        for (; c < job->width; c += VEC_LANES) {
+            const size_t left = job->width - c;
+            weigh_block(dtype, num_queries, 1, i, c, left < VEC_LANES ? left : VEC_LANES, job);
+        }
     }
-    for (; i < num_queries; i++) {
-        weigh_block(dtype, 1, num_vecs, i, first, count, job);
-    }
+    return i;
 }
 
 VEC_INLINE void weigh_as(enum pkv_dtype dtype, int num_queries, const weigh_job *job)
 {
-    const size_t block = (size_t)VEC_WEIGH_VECS * VEC_LANES;
-    size_t c = 0;
-    for (; c + block <= job->width; c += block) {
-        weigh_channels(dtype, VEC_WEIGH_VECS, num_queries, c, block, job);
-    }
-    for (; c < job->width; c += VEC_LANES) {
-        const size_t left = job->width - c;
-        weigh_channels(dtype, 1, num_queries, c, left < VEC_LANES ? left : VEC_LANES, job);
-    }
+    int i = 0;
+    i = weigh_blocks(dtype, VEC_WEIGH_QUERIES, VEC_WEIGH_VECS, i, num_queries, job);
+    weigh_blocks(dtype, 1, VEC_WEIGH_VECS, i, num_queries, job);
 }
 
 static void weigh_f32(const float *p, const float *alpha, int num_queries,
@@ -376,6 +393,16 @@ static void widen_e4m3(const void *x, size_t count, float *y)
     }
 }
 
+static void recode_e4m3(const uint8_t *x, size_t count, uint16_t *y, const void *ahead)
+{
+    for (size_t i = 0; i < count; i += VEC_RECODE_LANES) {
+        if (ahead != NULL) {
+            vec_prefetch((const char *)ahead + i);
+        }
+        vec_recode_e4m3(x + i, count - i, y + i);
+    }
+}
+
 static void narrow_f32(const float *x, size_t count, void *y)
 {
     memcpy(y, x, count * sizeof x[0]);
@@ -403,6 +430,7 @@ const struct kernels KERNELS = {
               [PKV_INT8] = widen_int8,
               [PKV_E4M3] = widen_e4m3},
     .narrow = {[PKV_F32] = narrow_f32, [PKV_F16] = narrow_f16, [PKV_BF16] = narrow_bf16},
+    .recode = recode_e4m3,
     .dot = {[PKV_F32] = dot_f32,
             [PKV_F16] = dot_f16,
             [PKV_BF16] = dot_bf16,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "attn/run.h"
+#include "base/checked.h"
 #include "base/error.h"
 
 #define INVALID(...) refuse(PKV_INVALID_ARGUMENT, __VA_ARGS__)
@@ -18,11 +19,11 @@ static bool is_float(enum pkv_dtype dtype)
     return dtype == PKV_F32 || dtype == PKV_F16 || dtype == PKV_BF16;
 }
 
-static bool overlaps(const void *a, const void *b, size_t bytes)
+static bool overlaps(const void *a, size_t a_bytes, const void *b, size_t b_bytes)
 {
     const uintptr_t x = (uintptr_t)a;
     const uintptr_t y = (uintptr_t)b;
-    return x < y + bytes && y < x + bytes;
+    return x < y + b_bytes && y < x + a_bytes;
 }
 
 /* ---- norm --------------------------------------------------------------------------------------
@@ -45,6 +46,13 @@ static enum pkv_status check_norm(enum pkv_dtype dtype, int32_t num_tokens, int3
         return INVALID("eps = %g, not positive and finite", (double)eps);
     }
     return PKV_OK;
+}
+
+/* Bytes from the first element of strided rows to the last; false on overflow. */
+static bool reach(int32_t num_tokens, size_t stride, size_t packed, size_t element, size_t *bytes)
+{
+    return checked_mul((size_t)num_tokens - 1, stride, bytes) &&
+           checked_add(*bytes, packed, bytes) && checked_mul(*bytes, element, bytes);
 }
 
 enum pkv_status pkv_qk_rms_norm(pkv_workspace *workspace, enum pkv_dtype dtype, int32_t num_tokens,
@@ -70,10 +78,17 @@ enum pkv_status pkv_qk_rms_norm(pkv_workspace *workspace, enum pkv_dtype dtype, 
                        y_stride, hidden);
     }
     const size_t element = pkv_dtype_bytes(dtype);
-    const size_t larger = x_stride > y_stride ? x_stride : y_stride;
-    const size_t reach = ((size_t)(num_tokens - 1) * larger + packed) * element;
-    if (overlaps(x, y, reach) && (x != y || x_stride != y_stride)) {
+    size_t x_bytes = 0;
+    size_t y_bytes = 0;
+    if (!reach(num_tokens, x_stride, packed, element, &x_bytes) ||
+        !reach(num_tokens, y_stride, packed, element, &y_bytes)) {
+        return INVALID("x_stride = %zu, y_stride = %zu: the bytes overflow", x_stride, y_stride);
+    }
+    if (overlaps(x, x_bytes, y, y_bytes) && (x != y || x_stride != y_stride)) {
         return INVALID("y overlaps x without being it");
+    }
+    if (overlaps(gain, (size_t)width * pkv_dtype_bytes(gain_dtype), y, y_bytes)) {
+        return INVALID("y overlaps gain");
     }
     if (!buffer_grow(&workspace->hooks, &workspace->shim, (size_t)width * sizeof(float))) {
         return refuse(PKV_NO_MEMORY, "no memory for a head of width %d", width);
@@ -110,10 +125,14 @@ static enum pkv_status check_states(const pkv_workspace *workspace, enum pkv_dty
     return PKV_OK;
 }
 
-static enum pkv_status check_state(const struct pkv_state *state, const char *name)
+static enum pkv_status check_state(const struct pkv_state *state, size_t out_bytes,
+                                   size_t lse_bytes, const char *name)
 {
     if (state == NULL || state->out == NULL || state->lse == NULL) {
         return INVALID("%s or its out or lse is NULL", name);
+    }
+    if (overlaps(state->out, out_bytes, state->lse, lse_bytes)) {
+        return INVALID("%s: its out and lse overlap", name);
     }
     return PKV_OK;
 }
@@ -122,8 +141,12 @@ static enum pkv_status check_state(const struct pkv_state *state, const char *na
 static enum pkv_status check_apart(const struct pkv_state *result, const struct pkv_state *state,
                                    size_t out_bytes, size_t lse_bytes, const char *name)
 {
-    if ((result->out != state->out && overlaps(result->out, state->out, out_bytes)) ||
-        (result->lse != state->lse && overlaps(result->lse, state->lse, lse_bytes))) {
+    const bool out_is_bad =
+        result->out != state->out && overlaps(result->out, out_bytes, state->out, out_bytes);
+    const bool lse_is_bad =
+        result->lse != state->lse && overlaps(result->lse, lse_bytes, state->lse, lse_bytes);
+    if (out_is_bad || lse_is_bad || overlaps(result->out, out_bytes, state->lse, lse_bytes) ||
+        overlaps(result->lse, lse_bytes, state->out, out_bytes)) {
         return INVALID("result overlaps %s without being it", name);
     }
     return PKV_OK;
@@ -152,6 +175,19 @@ static void weigh_two(const struct kernels *kernels, enum pkv_dtype dtype, const
     }
 }
 
+/* Merging with the empty state: the other's bits, or zeros when that is empty as well. */
+static void copy_head(enum pkv_dtype dtype, size_t width, size_t at, const struct pkv_state *from,
+                      size_t index, const struct pkv_state *result)
+{
+    const size_t bytes = width * pkv_dtype_bytes(dtype);
+    if (from->lse[index] == -INFINITY) {
+        memset((char *)result->out + at, 0, bytes);
+    } else {
+        memmove((char *)result->out + at, (const char *)from->out + at, bytes);
+    }
+    result->lse[index] = from->lse[index];
+}
+
 static void merge_head(const struct kernels *kernels, enum pkv_dtype dtype, size_t width,
                        size_t index, const struct pkv_state *a, const struct pkv_state *b,
                        const struct pkv_state *result)
@@ -159,20 +195,17 @@ static void merge_head(const struct kernels *kernels, enum pkv_dtype dtype, size
     const size_t at = index * width * pkv_dtype_bytes(dtype);
     const float la = a->lse[index];
     const float lb = b->lse[index];
-    const float max = la > lb ? la : lb;
-    float wa = 0.0f;
-    float wb = 0.0f;
-    float lse = -INFINITY;
-    if (max != -INFINITY) {
-        const float ea = la == -INFINITY ? 0.0f : expf(la - max);
-        const float eb = lb == -INFINITY ? 0.0f : expf(lb - max);
-        wa = ea / (ea + eb);
-        wb = eb / (ea + eb);
-        lse = max + logf(ea + eb);
+    if (la == -INFINITY || lb == -INFINITY) {
+        const struct pkv_state *other = la == -INFINITY ? b : a;
+        copy_head(dtype, width, at, other, index, result);
+        return;
     }
-    weigh_two(kernels, dtype, (const char *)a->out + at, wa, (const char *)b->out + at, wb, width,
-              (char *)result->out + at);
-    result->lse[index] = lse;
+    const float max = la > lb ? la : lb;
+    const float ea = expf(la - max);
+    const float eb = expf(lb - max);
+    weigh_two(kernels, dtype, (const char *)a->out + at, ea / (ea + eb), (const char *)b->out + at,
+              eb / (ea + eb), width, (char *)result->out + at);
+    result->lse[index] = max + logf(ea + eb);
 }
 
 enum pkv_status pkv_merge_states(pkv_workspace *workspace, enum pkv_dtype dtype, int32_t num_tokens,
@@ -188,7 +221,7 @@ enum pkv_status pkv_merge_states(pkv_workspace *workspace, enum pkv_dtype dtype,
     const size_t heads = (size_t)num_tokens * (size_t)num_heads;
     const size_t out_bytes = heads * (size_t)width * pkv_dtype_bytes(dtype);
     for (size_t i = 0; status == PKV_OK && i < 3; i++) {
-        status = check_state(states[i], names[i]);
+        status = check_state(states[i], out_bytes, heads * sizeof(float), names[i]);
     }
     for (size_t i = 0; status == PKV_OK && i < 2; i++) {
         status = check_apart(result, states[i], out_bytes, heads * sizeof(float), names[i]);
@@ -216,8 +249,9 @@ enum pkv_status pkv_apply_sink(pkv_workspace *workspace, enum pkv_dtype dtype, i
     if (status != PKV_OK || num_tokens == 0) {
         return status;
     }
-    status = check_state(state, "state");
     const size_t heads = (size_t)num_tokens * (size_t)num_heads;
+    const size_t out_bytes = heads * (size_t)width * pkv_dtype_bytes(dtype);
+    status = check_state(state, out_bytes, heads * sizeof(float), "state");
     for (size_t i = 0; status == PKV_OK && i < heads; i++) {
         const float sink = head_sink[i % (size_t)num_heads];
         if (sink == -INFINITY) {

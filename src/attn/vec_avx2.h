@@ -13,6 +13,8 @@
 
 #define VEC_INLINE static inline __attribute__((always_inline))
 #define VEC_LANES 8
+
+/* Register blocks: queries x keys of dot, queries x vectors of channels of weigh. */
 #define VEC_DOT_QUERIES 2
 #define VEC_DOT_KEYS 4
 #define VEC_WEIGH_QUERIES 2
@@ -207,6 +209,14 @@ VEC_INLINE vf vec_load_e4m3(const void *p, size_t count)
     return _mm256_mul_ps(_mm256_cvtph_ps(marked), _mm256_set1_ps(256.0f));
 }
 
+#define VEC_RECODE_LANES VEC_LANES
+
+/* A vector of codes, or count of them, to bf16. */
+VEC_INLINE void vec_recode_e4m3(const uint8_t *x, size_t count, uint16_t *y)
+{
+    vec_store_bf16(y, vec_load_e4m3(x, count), count);
+}
+
 /* Asks for the line in the second-level cache. */
 VEC_INLINE void vec_prefetch(const void *p)
 {
@@ -221,22 +231,26 @@ VEC_INLINE float vec_max_lane(vf x)
     return _mm_cvtss_f32(m);
 }
 
-/* out[i] = the sum of x[i]'s lanes in the fixed order: i + 4, then + 2, + 1. */
-VEC_INLINE void vec_sum4(vf a, vf b, vf c, vf d, float *out)
+/* out[i] = the sum of x[i]'s lanes in the fixed order: i + 4, then + 2, + 1. count is a multiple
+ * of 4. */
+VEC_INLINE void vec_sums(const vf *x, int count, float *out)
 {
-    const __m128 a4 = vec_fold_halves(a);
-    const __m128 b4 = vec_fold_halves(b);
-    const __m128 c4 = vec_fold_halves(c);
-    const __m128 d4 = vec_fold_halves(d);
-    const __m128 ab = _mm_add_ps(_mm_unpacklo_ps(a4, b4), _mm_unpackhi_ps(a4, b4));
-    const __m128 cd = _mm_add_ps(_mm_unpacklo_ps(c4, d4), _mm_unpackhi_ps(c4, d4));
-    _mm_storeu_ps(out, _mm_add_ps(_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab)));
+    for (int i = 0; i < count; i += 4) {
+        const __m128 a = vec_fold_halves(x[i]);
+        const __m128 b = vec_fold_halves(x[i + 1]);
+        const __m128 c = vec_fold_halves(x[i + 2]);
+        const __m128 d = vec_fold_halves(x[i + 3]);
+        const __m128 ab = _mm_add_ps(_mm_unpacklo_ps(a, b), _mm_unpackhi_ps(a, b));
+        const __m128 cd = _mm_add_ps(_mm_unpacklo_ps(c, d), _mm_unpackhi_ps(c, d));
+        _mm_storeu_ps(out + i, _mm_add_ps(_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab)));
+    }
 }
 
 VEC_INLINE float vec_sum(vf x)
 {
+    const vf same[4] = {x, x, x, x};
     float sums[4];
-    vec_sum4(x, x, x, x, sums);
+    vec_sums(same, 4, sums);
     return sums[0];
 }
 

@@ -12,9 +12,11 @@
 
 #define VEC_INLINE static inline __attribute__((always_inline))
 #define VEC_LANES 16
-#define VEC_DOT_QUERIES 4 /* register block of dot: queries x keys */
+
+/* Register blocks: queries x keys of dot, queries x vectors of channels of weigh. */
+#define VEC_DOT_QUERIES 4
 #define VEC_DOT_KEYS 4
-#define VEC_WEIGH_QUERIES 4 /* register block of weigh: queries x vectors of channels */
+#define VEC_WEIGH_QUERIES 4
 #define VEC_WEIGH_VECS 4
 
 typedef __m512 vf;
@@ -158,18 +160,50 @@ VEC_INLINE vf vec_load_int8(const void *p, size_t count)
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(vec_load_bytes(p, count)));
 }
 
-/* As f16 the seven low bits, moved up by seven, are the value over 2^8, subnormals included; the
- * one NaN pattern of e4m3 would be 480. */
+/* As f16 the seven low bits, moved up by seven, are the value over 2^8, subnormals included. The
+ * one NaN pattern of e4m3 would be 480: it is told by its seven bits being all set. */
 VEC_INLINE vf vec_load_e4m3(const void *p, size_t count)
 {
-    const __m128i bytes = vec_load_bytes(p, count);
-    const __m256i wide = _mm256_cvtepu8_epi16(bytes);
-    const __m256i low = _mm256_and_si256(wide, _mm256_set1_epi16(0x7f));
-    const __m256i sign = _mm256_slli_epi16(_mm256_xor_si256(wide, low), 8);
-    const __m256i half = _mm256_or_si256(sign, _mm256_slli_epi16(low, 7));
-    const __mmask16 nan = _mm256_cmpeq_epi16_mask(low, _mm256_set1_epi16(0x7f));
+    const __m256i wide = _mm256_cvtepi8_epi16(vec_load_bytes(p, count));
+    const __m256i half = _mm256_and_si256(_mm256_slli_epi16(wide, 7), _mm256_set1_epi16(-0x4080));
+    const __m256i others = _mm256_or_si256(half, _mm256_set1_epi16(-0x3f81));
+    const __mmask16 nan = _mm256_cmpeq_epi16_mask(others, _mm256_set1_epi16(-1));
     const __m256i marked = _mm256_mask_mov_epi16(half, nan, _mm256_set1_epi16(0x7e00));
     return _mm512_mul_ps(_mm512_cvtph_ps(marked), _mm512_set1_ps(256.0f));
+}
+
+/* The bf16 patterns of e4m3's 128 magnitudes, in four tables of 32: an exponent field e > 0 becomes
+ * e + 120; below it m * 2^-9 is (1 + f) * 2^n with the mantissa's leading bit taken out. */
+#define VEC_RECODE_LANES 32
+#define BF16_ROW(e)                                                                                \
+    ((e) + 120) << 7, ((e) + 120) << 7 | 1 << 4, ((e) + 120) << 7 | 2 << 4,                        \
+        ((e) + 120) << 7 | 3 << 4, ((e) + 120) << 7 | 4 << 4, ((e) + 120) << 7 | 5 << 4,           \
+        ((e) + 120) << 7 | 6 << 4, ((e) + 120) << 7 | 7 << 4
+
+static const int16_t vec_e4m3_table[128] = {
+    /* 0, 1, 2, 3 .. 7 times 2^-9 */
+    0, 118 << 7, 119 << 7, 119 << 7 | 64, 120 << 7, 120 << 7 | 32, 120 << 7 | 64, 120 << 7 | 96,
+    BF16_ROW(1), BF16_ROW(2), BF16_ROW(3), BF16_ROW(4), BF16_ROW(5), BF16_ROW(6), BF16_ROW(7),
+    BF16_ROW(8), BF16_ROW(9), BF16_ROW(10), BF16_ROW(11), BF16_ROW(12), BF16_ROW(13), BF16_ROW(14),
+    /* exponent 15: the last is NaN */
+    135 << 7, 135 << 7 | 1 << 4, 135 << 7 | 2 << 4, 135 << 7 | 3 << 4, 135 << 7 | 4 << 4,
+    135 << 7 | 5 << 4, 135 << 7 | 6 << 4, 0x7fc0};
+
+/* 32 codes, or count of them, to bf16 by two table lookups of 64 entries and the sign. */
+VEC_INLINE void vec_recode_e4m3(const uint8_t *x, size_t count, uint16_t *y)
+{
+    const __mmask32 lanes = count >= 32 ? 0xffffffffu : (1u << count) - 1;
+    const __m512i codes = _mm512_cvtepu8_epi16(_mm256_maskz_loadu_epi8(lanes, x));
+    const __m512i t0 = _mm512_loadu_si512(vec_e4m3_table);
+    const __m512i t1 = _mm512_loadu_si512(vec_e4m3_table + 32);
+    const __m512i t2 = _mm512_loadu_si512(vec_e4m3_table + 64);
+    const __m512i t3 = _mm512_loadu_si512(vec_e4m3_table + 96);
+    const __m512i low = _mm512_permutex2var_epi16(t0, codes, t1);
+    const __m512i high = _mm512_permutex2var_epi16(t2, codes, t3);
+    const __mmask32 is_high = _mm512_test_epi16_mask(codes, _mm512_set1_epi16(64));
+    const __m512i size = _mm512_mask_mov_epi16(low, is_high, high);
+    const __m512i sign = _mm512_and_si512(_mm512_slli_epi16(codes, 8), _mm512_set1_epi16(-0x8000));
+    _mm512_mask_storeu_epi16(y, lanes, _mm512_or_si512(size, sign));
 }
 
 /* Asks for the line in the second-level cache. */
@@ -195,21 +229,45 @@ VEC_INLINE vf vec_fold4(vf ab, vf cd)
     return _mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xdd));
 }
 
-/* out[i] = the sum of x[i]'s lanes in the fixed order: i + 8, then + 4, + 2, + 1. */
-VEC_INLINE void vec_sum4(vf a, vf b, vf c, vf d, float *out)
+/* Four vectors whose 128-bit lanes await their last two foldings, + 2 and + 1: lane l of the result
+ * is [x0 | x1 | x2 | x3], the sum of lane l of each. */
+VEC_INLINE vf vec_fold1(vf x0, vf x1, vf x2, vf x3)
 {
-    const vf four = vec_fold4(vec_fold8(a, b), vec_fold8(c, d));
-    const vf two = _mm512_add_ps(four, _mm512_permute_ps(four, 0x4e));
-    const vf one = _mm512_add_ps(two, _mm512_permute_ps(two, 0xb1));
-    const __m512i first_of_each =
-        _mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
-    _mm_storeu_ps(out, _mm512_castps512_ps128(_mm512_permutexvar_ps(first_of_each, one)));
+    const vf x01 = _mm512_add_ps(_mm512_unpacklo_ps(x0, x1), _mm512_unpackhi_ps(x0, x1));
+    const vf x23 = _mm512_add_ps(_mm512_unpacklo_ps(x2, x3), _mm512_unpackhi_ps(x2, x3));
+    return _mm512_add_ps(_mm512_shuffle_ps(x01, x23, 0x44), _mm512_shuffle_ps(x01, x23, 0xee));
+}
+
+VEC_INLINE vf vec_sum16(const vf *x)
+{
+    vf lanes[4];
+    for (int e = 0; e < 4; e++) {
+        lanes[e] = vec_fold4(vec_fold8(x[e], x[4 + e]), vec_fold8(x[8 + e], x[12 + e]));
+    }
+    return vec_fold1(lanes[0], lanes[1], lanes[2], lanes[3]);
+}
+
+/* out[i] = the sum of x[i]'s lanes in the fixed order: i + 8, then + 4, + 2, + 1. */
+VEC_INLINE void vec_sums(const vf *x, int count, float *out)
+{
+    if (count == 16) {
+        _mm512_storeu_ps(out, vec_sum16(x));
+        return;
+    }
+    for (int i = 0; i < count; i += 4) {
+        const vf lanes = vec_fold4(vec_fold8(x[i], x[i + 1]), vec_fold8(x[i + 2], x[i + 3]));
+        const vf two = _mm512_add_ps(lanes, _mm512_permute_ps(lanes, 0x4e));
+        const vf one = _mm512_add_ps(two, _mm512_permute_ps(two, 0xb1));
+        const __m512i firsts = _mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+        _mm_storeu_ps(out + i, _mm512_castps512_ps128(_mm512_permutexvar_ps(firsts, one)));
+    }
 }
 
 VEC_INLINE float vec_sum(vf x)
 {
+    const vf same[4] = {x, x, x, x};
     float sums[4];
-    vec_sum4(x, x, x, x, sums);
+    vec_sums(same, 4, sums);
     return sums[0];
 }
 

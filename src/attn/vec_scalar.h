@@ -271,6 +271,14 @@ VEC_INLINE vf vec_load_e4m3(const void *p, size_t count)
     return r;
 }
 
+#define VEC_RECODE_LANES VEC_LANES
+
+/* A vector of codes, or count of them, to bf16. */
+VEC_INLINE void vec_recode_e4m3(const uint8_t *x, size_t count, uint16_t *y)
+{
+    vec_store_bf16(y, vec_load_e4m3(x, count), count);
+}
+
 /* The baseline has no portable way to ask for a line. */
 VEC_INLINE void vec_prefetch(const void *p)
 {
@@ -289,12 +297,11 @@ VEC_INLINE float vec_sum(vf x)
     return (x.x[0] + x.x[2]) + (x.x[1] + x.x[3]);
 }
 
-VEC_INLINE void vec_sum4(vf a, vf b, vf c, vf d, float *out)
+VEC_INLINE void vec_sums(const vf *x, int count, float *out)
 {
-    out[0] = vec_sum(a);
-    out[1] = vec_sum(b);
-    out[2] = vec_sum(c);
-    out[3] = vec_sum(d);
+    for (int i = 0; i < count; i++) {
+        out[i] = vec_sum(x[i]);
+    }
 }
 
 #endif

@@ -660,6 +660,34 @@ enum pkv_status gqa_case_call(const struct gqa_case *c, pkv_workspace *workspace
                              : pkv_gqa(workspace, &c->args);
 }
 
+struct gqa_case *gqa_case_run(const struct case_spec *spec, pkv_workspace *workspace)
+{
+    struct gqa_case *c = gqa_case_make(spec);
+    ASSERT_STATUS(PKV_OK, gqa_case_call(c, workspace));
+    return c;
+}
+
+enum pkv_status gqa_case_call_chunk(const struct gqa_case *c, pkv_workspace *workspace,
+                                    int32_t begin, int32_t end)
+{
+    const struct case_spec *spec = &c->spec;
+    const size_t bytes = pkv_dtype_bytes(spec->dtype);
+    const size_t at = (size_t)begin;
+    const int32_t cu_seqlens[] = {0, end - begin};
+    const size_t heads = (size_t)c->args.num_heads;
+    const size_t kv_heads = (size_t)spec->kv_heads;
+    struct pkv_gqa_args args = c->args;
+    args.q = (const char *)args.q + at * heads * (size_t)spec->k_width * bytes;
+    args.k = (const char *)args.k + at * kv_heads * (size_t)spec->k_width * bytes;
+    args.v = (const char *)args.v + at * kv_heads * (size_t)spec->v_width * bytes;
+    args.out = (char *)args.out + at * heads * (size_t)spec->v_width * bytes;
+    args.lse += at * heads;
+    args.num_tokens = end - begin;
+    args.cu_seqlens_q = cu_seqlens;
+    args.kv_lens = &end;
+    return pkv_gqa(workspace, &args);
+}
+
 size_t gqa_case_out_bytes(const struct gqa_case *c)
 {
     return (size_t)c->args.num_heads * (size_t)c->spec.v_width * pkv_dtype_bytes(c->spec.dtype);
@@ -684,6 +712,20 @@ bool gqa_case_same_row(const struct gqa_case *a, int32_t b, int32_t i, const str
     const size_t lse_bytes = (size_t)a->args.num_heads * sizeof(float);
     return memcmp(gqa_case_out(a, b, i), gqa_case_out(c, d, j), gqa_case_out_bytes(a)) == 0 &&
            memcmp(gqa_case_lse(a, b, i), gqa_case_lse(c, d, j), lse_bytes) == 0;
+}
+
+bool gqa_case_same_rows(const struct gqa_case *a, const struct gqa_case *b)
+{
+    for (int32_t row = 0; row < a->spec.batch; row++) {
+        for (int32_t i = 0; i < a->spec.q_lens[row]; i++) {
+            if (!gqa_case_same_row(a, row, i, b, row, i)) {
+                printf("\n  row %d, query %d differ; seed %llu\n", row, i,
+                       (unsigned long long)a->spec.seed);
+                return false;
+            }
+        }
+    }
+    return true;
 }
 
 pkv_workspace *case_workspace(int num_threads)

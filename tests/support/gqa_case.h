@@ -89,9 +89,17 @@ int gqa_case_changed(const struct gqa_case *c, int kinds);
 /* pkv_gqa, or the read-only attend for a read-only spec. */
 enum pkv_status gqa_case_call(const struct gqa_case *c, pkv_workspace *workspace);
 
+/* Made and called; asserts PKV_OK. */
+struct gqa_case *gqa_case_run(const struct case_spec *spec, pkv_workspace *workspace);
+
+/* Tokens begin..end of a case that is one packed row without past, as a call of their own that
+ * appends to what the calls before it left. */
+enum pkv_status gqa_case_call_chunk(const struct gqa_case *c, pkv_workspace *workspace,
+                                    int32_t begin, int32_t end);
+
 /* Runs the case and compares with the reference; false after a line that says what differs. A
- * refusal is false too, except PKV_UNSUPPORTED, which only comes back in *status. */
-bool gqa_case_check(struct gqa_case *c, pkv_workspace *workspace, enum pkv_status *status);
+ * refusal is false too. */
+bool gqa_case_check(struct gqa_case *c, pkv_workspace *workspace);
 
 /* The output of query i of row b, all heads, and its bytes; the lse likewise. */
 const void *gqa_case_out(const struct gqa_case *c, int32_t b, int32_t i);
@@ -102,6 +110,9 @@ const float *gqa_case_lse(const struct gqa_case *c, int32_t b, int32_t i);
  * row d of the other. */
 bool gqa_case_same_row(const struct gqa_case *a, int32_t b, int32_t i, const struct gqa_case *c,
                        int32_t d, int32_t j);
+
+/* The same of all rows of two cases with the same rows; prints the first that differs. */
+bool gqa_case_same_rows(const struct gqa_case *a, const struct gqa_case *b);
 
 /* Calls written by hand: packed f32 arrays, one token a row; case_run asserts PKV_OK of pkv_gqa. */
 struct pkv_kv_view case_f32_view(float *k, float *v, int32_t num_blocks, int32_t kv_heads,

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * counting.c: libc below, and the library's own page provider. */
+#include "counting.h"
+
+#include <stdlib.h>
+
+#include "alloc/mem.h"
+
+static const struct pkv_hooks no_hooks;
+
+static void count(void *context)
+{
+    struct counting *counting = context;
+    counting->calls++;
+}
+
+static void *take(void *context, size_t bytes, size_t alignment)
+{
+    void *memory = NULL;
+    count(context);
+    if (posix_memalign(&memory, alignment < sizeof memory ? sizeof memory : alignment, bytes) !=
+        0) {
+        return NULL;
+    }
+    return memory;
+}
+
+static void give(void *context, void *memory, size_t bytes, size_t alignment)
+{
+    (void)bytes;
+    (void)alignment;
+    count(context);
+    free(memory);
+}
+
+/* mem_map aligns to 2 MiB, which is all that is ever asked for. */
+static void *map(void *context, size_t bytes, size_t alignment, int node)
+{
+    (void)alignment;
+    (void)node;
+    count(context);
+    return mem_map(&no_hooks, bytes);
+}
+
+static void unmap(void *context, void *memory, size_t bytes)
+{
+    count(context);
+    mem_unmap(&no_hooks, memory, bytes);
+}
+
+struct pkv_hooks counting_hooks(struct counting *counting)
+{
+    return (struct pkv_hooks){
+        .context = counting, .alloc = take, .free = give, .map_pages = map, .unmap_pages = unmap};
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * layer.h: one attention layer to be measured: a cache full of random numbers in shuffled blocks
+ * (or cache rows), queries, and the plan by which the operator runs on it, again and again. */
+#ifndef BENCH_LAYER_H
+#define BENCH_LAYER_H
+
+#include "pagedkv.h"
+
+/* What the runs do besides attending. */
+enum layer_work {
+    WORK_STEP = 0,     /* append the new tokens, as every decode step does */
+    WORK_READ = 1,     /* attend alone */
+    WORK_ROPE_NORM = 2 /* rotate and norm q and k, append, attend */
+};
+
+struct layer_spec {
+    int32_t heads, kv_heads, width;
+    int32_t rows; /* sequences of the batch */
+    int32_t q_len;
+    int32_t keys;       /* of each row, the q_len new ones among them */
+    int32_t block_size; /* 0: continuous, in cache rows of `keys` cells */
+    int32_t window;     /* 0 = none. Blocks that no query sees are not mapped */
+    int32_t kept_prefix;
+    int32_t shared; /* so many first keys lie in blocks that all rows share; paged only */
+    bool sinks;
+    enum layer_work work;
+    enum pkv_dtype cache;
+    int threads;
+    enum pkv_isa isa;
+};
+
+struct layer {
+    struct layer_spec spec;
+    enum pkv_dtype dtype; /* of q, k, v and out: the cache's, f32 beside int8 and e4m3 */
+    char *pages;          /* K, then V */
+    size_t pages_bytes;
+    int32_t *table, *lens, *cu_seqlens, *slots;
+    char *q, *k, *v, *out;
+    float *rope, *gain, *sink;
+    float scale;
+    int64_t kept_prefix;
+    struct pkv_gqa_args args;
+    pkv_workspace *workspace;
+    pkv_plan *plan;
+};
+
+/* Pages that the spec needs, without making it. */
+size_t layer_pages_bytes(const struct layer_spec *spec);
+
+/* Makes the layer and plans it. Ends the program when that cannot be. */
+void layer_create(const struct layer_spec *spec, struct layer *layer);
+void layer_destroy(struct layer *layer);
+
+/* One step's plan, and one run by it. */
+void layer_plan(struct layer *layer);
+void layer_run(struct layer *layer);
+
+/* The place of key (value) `position` of a row. */
+const void *layer_key(const struct layer *layer, int32_t row, int32_t head, int32_t position);
+const void *layer_value(const struct layer *layer, int32_t row, int32_t head, int32_t position);
+
+/* K and V that one run must read, once for each KV head and shared ones once for all rows. */
+double layer_bytes(const struct layer_spec *spec);
+
+/* 4 * width for each query head of each query and each key that it sees. */
+double layer_flops(const struct layer_spec *spec);
+
+#endif
