@@ -75,7 +75,7 @@ $(OBJ)/tests/%.o: includes = -Iinclude -Isrc -Itests
 
 objects   = $(patsubst %.c,$(OBJ)/%.o,$(1))
 sources  := $(filter-out $(if $(is_x86),,src/attn/kernels_avx%),$(wildcard src/*/*.c))
-alone    := tests/vectors.c tests/dlopen.c
+alone    := tests/vectors.c tests/numerics.c tests/dlopen.c
 unit_src := $(filter-out $(alone) tests/support/% tests/fuzz/%,$(wildcard tests/*.c tests/*/*.c))
 # A program is one file or a folder of them.
 program   = $(basename $(wildcard $(1)/*.c)) $(patsubst %/,%,$(dir $(wildcard $(1)/*/*.c)))
@@ -93,9 +93,9 @@ say = $(if $(filter 1,$(V)),@:,@printf '  %-5s %s\n')
 $(if $(filter 1,$(V)),,$(eval .SILENT:))
 MAKEFLAGS += --no-print-directory
 
-.PHONY: all lib tests check demo vectors bench asan ubsan tsan coverage fuzz install uninstall \
-        format check-format check-symbols check-includes check-headers check-style help clean deps \
-        benches run-unit FORCE
+.PHONY: all lib tests check demo vectors numerics bench bench-peers bench-plot benches asan ubsan \
+        tsan coverage fuzz install uninstall format check-format check-symbols check-includes \
+        check-headers check-style help clean deps run-unit FORCE
 all: lib $(examples) ## library and examples (the default)
 lib: $(static) $(shared) $(BUILD)/pagedkv.pc ## libpagedkv.a, libpagedkv.so, pagedkv.pc
 tests: lib $(programs) ## everything that make check runs
@@ -120,8 +120,8 @@ $(shared): $(call objects,$(sources)) src/pagedkv.map
 	    $(strict) -o $@ $(filter %.o,$^) -lm -lpthread $(LDLIBS)
 	@ln -sf $(@F) $(BUILD)/libpagedkv.so.$(major) && ln -sf $(@F) $(BUILD)/libpagedkv.so
 $(unit): $(call objects,$(unit_src))
-$(BUILD)/tests/vectors: $(OBJ)/tests/vectors.o
-$(unit) $(BUILD)/tests/vectors: $(BUILD)/tests/libsupport.a $(static)
+$(BUILD)/tests/vectors $(BUILD)/tests/numerics: $(BUILD)/%: $(OBJ)/%.o
+$(unit) $(BUILD)/tests/vectors $(BUILD)/tests/numerics: $(BUILD)/tests/libsupport.a $(static)
 	$(say) LINK $@
 	$(link) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcunit $(libs)
 $(BUILD)/tests/dlopen: $(OBJ)/tests/dlopen.o
@@ -152,8 +152,9 @@ demo: ## builds and runs examples/story
 	@BUILD='$(BUILD)' scripts/demo.sh
 vectors: $(BUILD)/tests/vectors ## the golden vectors; FILES="..." chooses
 	@$(if $(FILES),$< $(FILES),echo 'vectors: no files found' >&2; exit 1)
-bench: $(benches) ## the benchmarks, one after the other
-	@$(if $^,set -e; for b in $^; do $$b; done,echo 'bench: not there yet' >&2; exit 1)
+numerics: $(BUILD)/tests/numerics ; @$< ## measured errors, the tables of docs/numerics.md
+bench bench-peers bench-plot: $(benches) ## shares of the limit; beside peers of npm; charts in docs
+	@BUILD='$(BUILD)' scripts/bench.sh $@
 asan ubsan tsan: ## the unit tests under a sanitiser
 	@$(MAKE) VARIANT=$@ BUILD=build/$@ run-unit
 coverage: ## the unit tests, then line coverage by file
@@ -195,6 +196,5 @@ clean: ; @rm -rf build compile_commands.json ## removes every variant
 help: ## this list
 	@sed -n 's/^\([a-z][a-z_. -]*\):.*## /\1:/p' Makefile | awk -F: '{printf "%-22s %s\n", $$1, $$2}'
 	@echo 'VARIANT=release|debug|scalar|coverage|asan|ubsan|tsan OPENMP=0 JEMALLOC=0 WERROR=1 V=1'
-
 FORCE:
 -include $(shell find $(OBJ) -name '*.d' 2>/dev/null)

@@ -35,9 +35,8 @@ else
         step "vectors, $isa" env PKV_TEST_ISA=$isa "$BUILD/tests/vectors" $VECTORS
     done
 fi
-if [ -x scripts/check_greedy.sh ]; then
-    step "greedy decoding" scripts/check_greedy.sh "$BUILD"
-fi
+step "greedy decoding" scripts/check_greedy.sh "$BUILD"
+step "broken input to examples/story" scripts/check_story.sh "$BUILD"
 case $BUILD in
 *san) echo "skipped: dlopen, a sanitiser must be in the program itself" ;;
 *) step "dlopen" "$BUILD/tests/dlopen" "$LIBRARY" ;;

@@ -1,18 +1,19 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# deps.sh [demo|check|ci]: looks for the packages that a target needs and installs the missing ones
-# with apt-get where it may (root, or sudo without a password). Where it may not, it prints the line
-# to run and exits 1. Names are those of Debian 12.
+# deps.sh [demo|check|bench|ci]: looks for the packages that a target needs and installs the missing
+# ones with apt-get where it may (root, or sudo without a password). Where it may not, it prints the
+# line to run and exits 1. Names are those of Debian 12.
 set -eu
 
 level=${1:-check}
 case $level in
 demo) want='gcc libc6-dev make libjemalloc-dev' ;;
 check) want='gcc libc6-dev make libjemalloc-dev libcunit1-dev libxxhash-dev' ;;
+bench) want='gcc libc6-dev make libjemalloc-dev gnuplot-nox' ;;
 ci) want='gcc g++ libc6-dev make libjemalloc-dev libcunit1-dev libxxhash-dev clang clang-format
           libomp-dev binutils pkg-config' ;;
-*) echo "usage: deps.sh [demo|check|ci]" >&2; exit 2 ;;
+*) echo "usage: deps.sh [demo|check|bench|ci]" >&2; exit 2 ;;
 esac
 
 first_word() {
@@ -33,6 +34,7 @@ has() {
     libxxhash-dev) has_header xxhash.h ;;
     libomp-dev) echo '#include <omp.h>' | clang -fopenmp -E - >/dev/null 2>&1 ;;
     binutils) command -v nm >/dev/null ;;
+    gnuplot-nox) command -v gnuplot >/dev/null ;;
     *) command -v "$1" >/dev/null ;;
     esac
 }

@@ -105,6 +105,9 @@ static void load_queries(const struct run *run, const struct unit *unit, int32_t
                 scale_channels(to, c->k_scale + (size_t)head * width, width);
             }
             memset(to + width, 0, (s->q_stride - width) * sizeof to[0]);
+            if (run->packed_parts > 0) {
+                run->kernels->pack(to, s->q_stride, s->keys);
+            }
         }
     }
 }
@@ -191,7 +194,7 @@ static struct operands stage(const struct run *run, int rows, const struct tile 
         .v_dtype = run->v_dtype,
     };
     const bool to_f32 = rows >= STAGE_QUERY_ROWS;
-    if (to_f32 && o.k_dtype != PKV_F32) {
+    if (to_f32 && o.k_dtype != PKV_F32 && run->packed_parts == 0) {
         stage_f32(run, o.k_dtype, o.keys, tile->count, shape->k_width, s->keys, staged->keys);
         o.keys = staged->keys;
         o.k_dtype = PKV_F32;
@@ -226,8 +229,10 @@ static void attend_rows(const struct run *run, size_t row0, size_t row1, const s
     struct tile staged;
     const struct operands o = stage(run, rows, tile, ahead, s, &staged);
     float *scores = s->scores + row0 * TILE_KEYS;
-    kernels->dot[o.k_dtype](s->q + row0 * s->q_stride, s->q_stride, rows, o.keys, o.keys_ahead,
-                            tile->count, shape->k_width, scores);
+    kernel_dot *dot = run->packed_parts > 0 ? kernels->dot_packed[run->packed_parts - 1]
+                                            : kernels->dot[o.k_dtype];
+    dot(s->q + row0 * s->q_stride, s->q_stride, rows, o.keys, o.keys_ahead, tile->count,
+        shape->k_width, scores);
     for (size_t r = row0; r < row1; r++, scores += TILE_KEYS) {
         kernels->scale(scores, (size_t)tile->count, run->logit_scale);
         if (run->constants->softcap > 0.0f) {

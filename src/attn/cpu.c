@@ -29,13 +29,23 @@ static bool has_avx512(void)
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
 
+static bool has_avx512bf16(void)
+{
+    unsigned eax = 0;
+    unsigned ebx = 0;
+    unsigned ecx = 0;
+    unsigned edx = 0;
+    return has_avx512() && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 &&
+           (eax & (1u << 5)) != 0;
+}
+
 bool cpu_has(enum pkv_isa isa)
 {
     switch (isa) {
     case PKV_ISA_SCALAR: return true;
     case PKV_ISA_AVX2: return has_avx2();
     case PKV_ISA_AVX512: return has_avx512();
-    case PKV_ISA_AVX512BF16:
+    case PKV_ISA_AVX512BF16: return has_avx512bf16();
     case PKV_ISA_BEST: return false;
     }
     return false;

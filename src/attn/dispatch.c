@@ -10,6 +10,7 @@
 
 static const struct kernels *const tables[] = {
 #if defined(__x86_64__) && !defined(PKV_SCALAR_ONLY)
+    &kernels_avx512bf16,
     &kernels_avx512,
     &kernels_avx2,
 #endif

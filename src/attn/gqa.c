@@ -119,6 +119,21 @@ static void run_units(pkv_workspace *workspace, const struct run *run)
     run_workers(workspace, run, unit_task);
 }
 
+/* Whether q is packed into bf16 parts, and how many carry something: the second is zero throughout
+ * when q comes as bf16 and nothing changes it. Decided by the layer alone, so that all its rows
+ * share one arithmetic; never where the output is f32. */
+static int packed_parts(const struct run *run)
+{
+    const struct gqa_layer *layer = run->layer;
+    const struct pkv_attn_constants *c = run->constants;
+    const bool has_pairs = layer->cache.k_dtype == PKV_BF16 || layer->cache.k_dtype == PKV_E4M3;
+    if (run->kernels->pack == NULL || layer->dtype == PKV_F32 || !has_pairs) {
+        return 0;
+    }
+    const bool is_raw = c->rope_cos == NULL && c->q_norm_gain == NULL && c->k_scale_count <= 1;
+    return layer->dtype == PKV_BF16 && is_raw ? 1 : 2;
+}
+
 void gqa_run_layer(pkv_workspace *workspace, const pkv_plan *plan, const struct gqa_layer *layer)
 {
     const struct pkv_attn_constants *constants = layer->constants;
@@ -134,6 +149,7 @@ void gqa_run_layer(pkv_workspace *workspace, const pkv_plan *plan, const struct 
         .logit_scale = constants->q_scale != NULL ? *constants->q_scale
                                                   : 1.0f / sqrtf((float)plan->shape.k_width),
     };
+    run.packed_parts = packed_parts(&run);
     if (constants->k_scale_count == 1) {
         run.logit_scale *= constants->k_scale[0];
     }

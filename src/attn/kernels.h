@@ -47,6 +47,10 @@ typedef void kernel_narrow(const float *x, size_t count, void *y);
 typedef void kernel_dot(const float *q, size_t q_stride, int num_queries, const void *const *keys,
                         const void *const *ahead, int num_keys, int width, float *scores);
 
+/* A row of q, q_stride floats, rewritten in place as the parts that dot_packed reads. spare
+ * [q_stride]. */
+typedef void kernel_pack(float *row, size_t q_stride, float *spare);
+
 /* One tile of online softmax for one query: with m the larger of *max and the scores,
  *     scores[j] = exp(scores[j] - m),   *sum = *sum * alpha + sum of scores,   alpha = exp(*max -
  * m) and *max = m; alpha is returned. Scores up to the next multiple of PAD_LANES are overwritten
@@ -71,6 +75,8 @@ struct kernels {
     kernel_narrow *narrow[NUM_DTYPES]; /* of float types */
     kernel_recode *recode;
     kernel_dot *dot[NUM_DTYPES];
+    kernel_pack *pack;         /* NULL: no packed dot products at this level */
+    kernel_dot *dot_packed[2]; /* bf16 keys; of q's first part alone, of both */
     kernel_weigh *weigh[NUM_DTYPES];
     kernel_softmax *softmax;
     kernel_scale *scale;
@@ -80,6 +86,7 @@ struct kernels {
 extern const struct kernels kernels_scalar;
 extern const struct kernels kernels_avx2;
 extern const struct kernels kernels_avx512;
+extern const struct kernels kernels_avx512bf16;
 
 /* The table of a level, its own or (BEST) the highest; NULL when this CPU or build lacks it. */
 const struct kernels *kernels_for(enum pkv_isa isa);

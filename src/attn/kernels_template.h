@@ -156,6 +156,8 @@ VEC_INLINE void dot_as(enum pkv_dtype dtype, int num_queries, const dot_job *job
 {
     int i = 0;
     i = dot_blocks(dtype, VEC_DOT_QUERIES, VEC_DOT_KEYS, i, num_queries, job);
+    i = VEC_DOT_QUERIES > 3 ? dot_blocks(dtype, 3, VEC_DOT_KEYS, i, num_queries, job) : i;
+    i = VEC_DOT_QUERIES > 2 ? dot_blocks(dtype, 2, VEC_DOT_KEYS, i, num_queries, job) : i;
     dot_blocks(dtype, 1, VEC_DOT_KEYS, i, num_queries, job);
 }
 
@@ -267,6 +269,8 @@ VEC_INLINE void weigh_as(enum pkv_dtype dtype, int num_queries, const weigh_job 
 {
     int i = 0;
     i = weigh_blocks(dtype, VEC_WEIGH_QUERIES, VEC_WEIGH_VECS, i, num_queries, job);
+    i = VEC_WEIGH_QUERIES > 3 ? weigh_blocks(dtype, 3, VEC_WEIGH_VECS, i, num_queries, job) : i;
+    i = VEC_WEIGH_QUERIES > 2 ? weigh_blocks(dtype, 2, VEC_WEIGH_VECS, i, num_queries, job) : i;
     weigh_blocks(dtype, 1, VEC_WEIGH_VECS, i, num_queries, job);
 }
 
@@ -436,6 +440,8 @@ const struct kernels KERNELS = {
             [PKV_BF16] = dot_bf16,
             [PKV_INT8] = dot_int8,
             [PKV_E4M3] = dot_e4m3},
+    .pack = KERNELS_PACK,
+    .dot_packed = {KERNELS_DOT_HI, KERNELS_DOT_BOTH},
     .weigh = {[PKV_F32] = weigh_f32,
               [PKV_F16] = weigh_f16,
               [PKV_BF16] = weigh_bf16,

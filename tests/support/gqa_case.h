@@ -101,6 +101,11 @@ enum pkv_status gqa_case_call_chunk(const struct gqa_case *c, pkv_workspace *wor
  * refusal is false too. */
 bool gqa_case_check(struct gqa_case *c, pkv_workspace *workspace);
 
+/* How far the sums over kv_len keys may be off, before the rounding of the output and in units of
+ * the largest |V|; at = token * num_heads + head. */
+double gqa_case_bound(const struct gqa_case *c, const struct reference *ref, size_t at,
+                      int32_t kv_len);
+
 /* The output of query i of row b, all heads, and its bytes; the lse likewise. */
 const void *gqa_case_out(const struct gqa_case *c, int32_t b, int32_t i);
 size_t gqa_case_out_bytes(const struct gqa_case *c);

@@ -130,9 +130,8 @@ static bool check_caches(const struct gqa_case *c, struct reference *ref)
     return true;
 }
 
-/* Of the softmax and the sums, without the rounding of the output. */
-static double sum_bound(const struct gqa_case *c, const struct reference *ref, size_t at,
-                        int32_t kv_len)
+double gqa_case_bound(const struct gqa_case *c, const struct reference *ref, size_t at,
+                      int32_t kv_len)
 {
     const bool is_transformed =
         c->args.constants.rope_cos != NULL || c->args.constants.k_norm_gain != NULL;
@@ -152,7 +151,7 @@ static bool check_head(const struct gqa_case *c, const struct reference *ref, in
     const size_t at = token * (size_t)args->num_heads + (size_t)h;
     const size_t width = (size_t)c->spec.v_width;
     const size_t stride = args->out_stride ? args->out_stride : (size_t)args->num_heads * width;
-    const double bound = sum_bound(c, ref, at, c->spec.kv_lens[b]);
+    const double bound = gqa_case_bound(c, ref, at, c->spec.kv_lens[b]);
     for (size_t x = 0; x < width; x++) {
         const double got = ref_load(args->dtype, args->out, token * stride + (size_t)h * width + x);
         const double want = ref->out[at * width + x];
