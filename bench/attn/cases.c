@@ -24,21 +24,28 @@ static const struct model {
 static const enum pkv_dtype all_types[] = {PKV_F32, PKV_F16, PKV_BF16, PKV_INT8, PKV_E4M3};
 enum { NUM_TYPES = sizeof all_types / sizeof all_types[0] };
 
-static struct layer_spec spec_of(const char *model, int32_t rows, int32_t keys,
-                                 enum pkv_dtype cache)
+static const struct model *model_of(const char *name)
 {
-    struct layer_spec spec = {.rows = rows, .q_len = 1, .keys = keys, .block_size = BLOCK};
-    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
-        if (strcmp(models[i].name, model) == 0) {
-            spec.heads = models[i].heads;
-            spec.kv_heads = models[i].kv_heads;
-            spec.width = models[i].width;
-            spec.window = models[i].window;
-            spec.sinks = models[i].sinks;
-        }
+    size_t i = 0;
+    while (strcmp(models[i].name, name) != 0) {
+        i++;
     }
-    spec.cache = cache;
-    return spec;
+    return &models[i];
+}
+
+static struct layer_spec spec_of(const char *name, int32_t rows, int32_t keys, enum pkv_dtype cache)
+{
+    const struct model *model = model_of(name);
+    return (struct layer_spec){.heads = model->heads,
+                               .kv_heads = model->kv_heads,
+                               .width = model->width,
+                               .rows = rows,
+                               .q_len = 1,
+                               .keys = keys,
+                               .block_size = BLOCK,
+                               .window = model->window,
+                               .sinks = model->sinks,
+                               .cache = cache};
 }
 
 void cases_name(struct attn_case *c)
@@ -47,6 +54,9 @@ void cases_name(struct attn_case *c)
     char *at = c->name, *end = c->name + sizeof c->name;
     at += snprintf(at, (size_t)(end - at), "%s %s %d x %d", c->model, numbers_type_name(s->cache),
                    s->rows, s->keys);
+    if (s->heads != model_of(c->model)->heads) {
+        at += snprintf(at, (size_t)(end - at), ", %d heads", s->heads);
+    }
     if (s->q_len > 1) {
         at += snprintf(at, (size_t)(end - at), ", %d queries", s->q_len);
     }

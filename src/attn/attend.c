@@ -84,30 +84,28 @@ static void scale_channels(float *x, const float *scales, size_t width)
     }
 }
 
-/* q of the unit's queries in f32: rotated, normed, padded with zeros. */
-static void load_queries(const struct run *run, const struct unit *unit, int32_t head,
-                         const struct scratch *s)
+/* q of one query in f32, its heads of this KV head one below the other: rotated, normed, padded
+ * with zeros, and packed where the dot products want it so. */
+static void load_query(const struct run *run, const struct gqa_row *row, int32_t query,
+                       int32_t head, float *to, float *spare)
 {
     const struct gqa_layer *layer = run->layer;
     const struct pkv_attn_constants *c = run->constants;
     const size_t width = (size_t)run->plan->shape.k_width;
+    const size_t stride = padded(width);
     const size_t element = pkv_dtype_bytes(layer->dtype);
-    const struct gqa_row *row = &run->rows[unit->row];
-    float *to = s->q;
-    for (int32_t i = unit->q0; i < unit->q1; i++) {
-        const size_t token = (size_t)(row->q_begin + i);
-        for (int32_t g = 0; g < run->group; g++, to += s->q_stride) {
-            const size_t at = token * layer->q_stride + (size_t)(head * run->group + g) * width;
-            run->kernels->widen[layer->dtype]((const char *)layer->q + at * element, width, to);
-            prepare_head(run, to, run_position(run, row, row->kv_len - row->q_len + i),
-                         c->q_norm_gain, c->q_norm_gain_dtype, s->keys);
-            if (c->k_scale_count > 1) {
-                scale_channels(to, c->k_scale + (size_t)head * width, width);
-            }
-            memset(to + width, 0, (s->q_stride - width) * sizeof to[0]);
-            if (run->packed_parts > 0) {
-                run->kernels->pack(to, s->q_stride, s->keys);
-            }
+    const size_t token = (size_t)(row->q_begin + query);
+    const int64_t position = run_position(run, row, row->kv_len - row->q_len + query);
+    for (int32_t g = 0; g < run->group; g++, to += stride) {
+        const size_t at = token * layer->q_stride + (size_t)(head * run->group + g) * width;
+        run->kernels->widen[layer->dtype]((const char *)layer->q + at * element, width, to);
+        prepare_head(run, to, position, c->q_norm_gain, c->q_norm_gain_dtype, spare);
+        if (c->k_scale_count > 1) {
+            scale_channels(to, c->k_scale + (size_t)head * width, width);
+        }
+        memset(to + width, 0, (stride - width) * sizeof to[0]);
+        if (run->packed_parts > 0) {
+            run->kernels->pack(to, stride, spare);
         }
     }
 }
@@ -510,7 +508,10 @@ void attend_unit(const struct run *run, const struct unit *unit, int32_t head, f
         append_cells(run, row, head, (int64_t)unit->span0 * SPAN_KEYS,
                      (int64_t)unit->span1 * SPAN_KEYS, false, s.q);
     }
-    load_queries(run, unit, head, &s);
+    for (int32_t i = unit->q0; i < unit->q1; i++) {
+        const size_t first = (size_t)(i - unit->q0) * (size_t)run->group;
+        load_query(run, row, i, head, s.q + first * s.q_stride, s.keys);
+    }
     start_rows(s.total_max, s.total_sum, s.total, rows, s.acc_stride);
     int32_t partial = unit->partial;
     struct tile room[2];
@@ -529,11 +530,62 @@ void attend_unit(const struct run *run, const struct unit *unit, int32_t head, f
     }
 }
 
+/* Every member sees the span whole, so all rows of q go through it together. */
+void attend_shared(const struct run *run, const struct unit *unit, int32_t head, float *memory)
+{
+    const int32_t *members = (const int32_t *)run->plan->members.memory + unit->first_member;
+    const struct gqa_row *row = &run->rows[unit->row];
+    const size_t rows = (size_t)unit->num_members * (size_t)run->group;
+    const struct scratch s = carve(&run->plan->shape, rows, memory);
+    struct tile room[2];
+    struct tile *tile = &room[0];
+    struct tile *ahead = &room[1];
+    for (int32_t m = 0; m < unit->num_members; m++) {
+        const size_t first = (size_t)m * (size_t)run->group;
+        load_query(run, &run->rows[members[m]], 0, head, s.q + first * s.q_stride, s.keys);
+    }
+    start_rows(s.max, s.sum, s.acc, rows, s.acc_stride);
+    const int32_t begin = unit->span0 * SPAN_KEYS;
+    const int32_t end = begin + SPAN_KEYS;
+    tile->count = 0;
+    gather(run, row, head, begin, begin + TILE_KEYS, tile);
+    for (int32_t from = begin; from < end; from += TILE_KEYS) {
+        const bool has_ahead = from + TILE_KEYS < end;
+        ahead->count = 0;
+        if (has_ahead) {
+            gather(run, row, head, from + TILE_KEYS, from + 2 * TILE_KEYS, ahead);
+        }
+        attend_rows(run, 0, rows, tile, has_ahead ? ahead : NULL, NULL, &s);
+        struct tile *read = tile;
+        tile = ahead;
+        ahead = read;
+    }
+    save_partial(run, unit->partial, head, rows, &s);
+}
+
+/* Partial results that shared units left for a row: its member's part of each. */
+static void merge_sources(const struct run *run, int32_t first_source, int32_t head,
+                          const struct scratch *s)
+{
+    const struct source *sources = run->plan->sources.memory;
+    const size_t group = (size_t)run->group;
+    for (int32_t i = first_source; i >= 0; i = sources[i].next) {
+        const size_t rows = (size_t)sources[i].num_members * group;
+        const size_t first = (size_t)sources[i].member * group;
+        for (int32_t p = 0; p < sources[i].num_partials; p++) {
+            const float *partial = partial_of(run, sources[i].partial + p, head);
+            merge_rows(s, group, partial + first, partial + rows + first,
+                       partial + 2 * rows + first * s->acc_stride);
+        }
+    }
+}
+
 void attend_fold(const struct run *run, const struct fold *fold, int32_t head, float *memory)
 {
     const size_t rows = (size_t)(fold->q1 - fold->q0) * (size_t)run->group;
     const struct scratch s = carve(&run->plan->shape, rows, memory);
     start_rows(s.total_max, s.total_sum, s.total, rows, s.acc_stride);
+    merge_sources(run, fold->first_source, head, &s);
     for (int32_t i = 0; i < fold->num_partials; i++) {
         const float *partial = partial_of(run, fold->partial + i, head);
         merge_rows(&s, rows, partial, partial + rows, partial + 2 * rows);

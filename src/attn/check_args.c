@@ -449,6 +449,7 @@ enum pkv_status check_args(const struct pkv_gqa_args *args, enum call_kind kind,
         .sliding_window =
             args->sliding_window < INT32_MAX ? (int32_t)args->sliding_window : INT32_MAX,
         .not_causal = args->not_causal,
+        .has_mask = args->attn_mask != NULL,
         .max_heads = args->num_heads,
         .all_new = args->form == PKV_CACHE_NONE && changes_keys,
     };

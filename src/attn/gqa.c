@@ -39,8 +39,12 @@ static void append_row_task(const struct run *run, int32_t task, float *scratch)
 static void unit_task(const struct run *run, int32_t task, float *scratch)
 {
     const int32_t heads = run->plan->shape.kv_heads;
-    const struct unit *units = run->plan->units.memory;
-    attend_unit(run, &units[task / heads], task % heads, scratch);
+    const struct unit *unit = (const struct unit *)run->plan->units.memory + task / heads;
+    if (unit->num_members > 0) {
+        attend_shared(run, unit, task % heads, scratch);
+    } else {
+        attend_unit(run, unit, task % heads, scratch);
+    }
 }
 
 static void fold_task(const struct run *run, int32_t task, float *scratch)

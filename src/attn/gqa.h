@@ -31,6 +31,7 @@ struct gqa_shape {
     int32_t block_size;
     int32_t sliding_window; /* 0 = none; already clamped to INT32_MAX */
     bool not_causal;
+    bool has_mask;
     int32_t max_heads; /* the largest num_heads that will be run by this plan */
     bool all_new; /* cache-less with rope or norm: every key of a row is stored by the run, key j
                      from token block + j */

@@ -60,6 +60,7 @@ static enum pkv_status plan_call(pkv_workspace *workspace, const struct call *ca
         .extent = extent,
         .has_k = args->k != NULL,
         .all_new = call->shape.all_new,
+        .has_mask = call->shape.has_mask,
     };
     return status;
 }
@@ -194,8 +195,9 @@ enum pkv_status pkv_gqa_run(pkv_workspace *workspace, const struct pkv_gqa_args 
     if (args->form != planned->form || args->dtype != planned->dtype ||
         args->num_heads != planned->num_heads || args->num_tokens != planned->num_tokens ||
         args->batch != plan->num_rows || (args->k != NULL) != planned->has_k ||
-        call.shape.all_new != planned->all_new || !same_geometry(&call.cache, &planned->cache)) {
-        return INVALID("form, dtype, geometry or presence of k is not as planned");
+        call.shape.all_new != planned->all_new || call.shape.has_mask != planned->has_mask ||
+        !same_geometry(&call.cache, &planned->cache)) {
+        return INVALID("form, dtype, geometry or presence of k and attn_mask are not as planned");
     }
     status = check_extent(args, &planned->extent);
     if (status != PKV_OK) {

@@ -7,6 +7,7 @@
  * the same order as it goes, so the split never shows in the result. */
 #include <string.h>
 
+#include "attn/plan.h"
 #include "attn/run.h"
 #include "attn/visible.h"
 #include "attn/workspace.h"
@@ -22,13 +23,13 @@
 #define UNITS_PER_THREAD 4
 #define MIN_THREAD_COST ((int64_t)4096)
 
-static bool push(const struct pkv_hooks *hooks, struct buffer *buffer, int32_t *count,
-                 const void *item, size_t item_bytes)
+bool plan_push(pkv_workspace *workspace, struct buffer *list, int32_t *count, const void *item,
+               size_t item_bytes)
 {
-    if (!buffer_grow(hooks, buffer, ((size_t)*count + 1) * item_bytes)) {
+    if (!buffer_grow(&workspace->hooks, list, ((size_t)*count + 1) * item_bytes)) {
         return false;
     }
-    memcpy((char *)buffer->memory + (size_t)*count * item_bytes, item, item_bytes);
+    memcpy((char *)list->memory + (size_t)*count * item_bytes, item, item_bytes);
     (*count)++;
     return true;
 }
@@ -48,9 +49,8 @@ struct gqa_row *gqa_plan_rows(pkv_workspace *workspace, pkv_plan *plan, int32_t 
 static int64_t block_cost(const struct pkv_plan *plan, const struct gqa_row *row, int32_t q0,
                           int32_t q1)
 {
-    const int32_t group = plan->shape.max_heads / plan->shape.kv_heads;
     const struct visible seen = visible_to(row, &plan->shape, q0, q1);
-    return (int64_t)visible_count(&seen, 0, seen.end) * (q1 - q0) * group;
+    return (int64_t)visible_count(&seen, 0, seen.end) * (q1 - q0) * plan_group(plan);
 }
 
 static int32_t block_end(const struct pkv_plan *plan, const struct gqa_row *row, int32_t q0)
@@ -71,37 +71,42 @@ static bool split_block(pkv_workspace *workspace, pkv_plan *plan, int32_t row_id
                         int64_t limit)
 {
     const struct gqa_row *row = (const struct gqa_row *)plan->rows.memory + row_idx;
-    const int32_t group = plan->shape.max_heads / plan->shape.kv_heads;
+    const struct share *share = (const struct share *)plan->shares.memory + row_idx;
     const int32_t q1 = block_end(plan, row, q0);
     const struct visible seen = visible_to(row, &plan->shape, q0, q1);
     const int32_t num_spans = visible_num_spans(&seen);
     const int32_t first_unit = plan->num_units;
     const int32_t first_partial = plan->num_partials;
-    struct unit unit = {row_idx, q0, q1, 0, 0, first_partial, 0};
+    const int32_t first_span = visible_span(&seen, share->num_spans);
+    struct unit unit = {.row = row_idx, .q0 = q0, .q1 = q1, .partial = first_partial};
     int32_t partials = 0;
-    for (int32_t span = visible_span(&seen, 0); span < num_spans;) {
+    unit.span0 = first_span;
+    for (int32_t span = first_span; span < num_spans;) {
         const int64_t from = (int64_t)span * SPAN_KEYS;
         const int32_t keys = visible_count(&seen, from, from + SPAN_KEYS);
-        unit.cost += (int64_t)keys * (q1 - q0) * group;
+        unit.cost += (int64_t)keys * (q1 - q0) * plan_group(plan);
         partials++;
         const int32_t next = visible_span(&seen, span + 1);
         if (unit.cost >= limit || next >= num_spans) {
             unit.span1 = span + 1;
-            if (!push(&workspace->hooks, &plan->units, &plan->num_units, &unit, sizeof unit)) {
+            if (!plan_push(workspace, &plan->units, &plan->num_units, &unit, sizeof unit)) {
                 return false;
             }
-            unit = (struct unit){row_idx, q0, q1, next, 0, first_partial + partials, 0};
+            unit.span0 = next;
+            unit.partial = first_partial + partials;
+            unit.cost = 0;
         }
         span = next;
     }
-    if (plan->num_units - first_unit > 1) {
-        const struct fold fold = {row_idx, q0, q1, first_partial, partials};
+    if (plan->num_units - first_unit > 1 || share->first_source >= 0) {
+        const struct fold fold = {row_idx, q0, q1, share->first_source, first_partial, partials};
         plan->num_partials += partials;
-        return push(&workspace->hooks, &plan->folds, &plan->num_folds, &fold, sizeof fold);
+        return plan_push(workspace, &plan->folds, &plan->num_folds, &fold, sizeof fold);
     }
     if (plan->num_units == first_unit) { /* no key at all: one unit that writes zeros */
         unit.partial = -1;
-        return push(&workspace->hooks, &plan->units, &plan->num_units, &unit, sizeof unit);
+        unit.span0 = 0;
+        return plan_push(workspace, &plan->units, &plan->num_units, &unit, sizeof unit);
     }
     ((struct unit *)plan->units.memory)[first_unit].partial = -1;
     return true;
@@ -117,9 +122,12 @@ static bool split_rows(pkv_workspace *workspace, pkv_plan *plan)
         }
     }
     const int64_t limit = cost_limit(workspace, plan);
+    if (!plan_share_rows(workspace, plan)) {
+        return false;
+    }
     for (int32_t b = 0; b < plan->num_rows; b++) {
         if (appends_first(plan, &rows[b]) &&
-            !push(&workspace->hooks, &plan->appends, &plan->num_appends, &b, sizeof b)) {
+            !plan_push(workspace, &plan->appends, &plan->num_appends, &b, sizeof b)) {
             return false;
         }
         for (int32_t q0 = 0; q0 < rows[b].q_len; q0 = block_end(plan, &rows[b], q0)) {
@@ -143,6 +151,10 @@ static bool deal_units(pkv_workspace *workspace, pkv_plan *plan)
     }
     int32_t *first = plan->first_units.memory;
     const struct unit *units = plan->units.memory;
+    plan->cost = 0;
+    for (int32_t i = 0; i < plan->num_units; i++) {
+        plan->cost += units[i].cost;
+    }
     const int64_t worth = plan->cost * plan->shape.kv_heads / MIN_THREAD_COST + 1;
     const int64_t active = worth < threads ? worth : threads;
     int32_t unit = 0;
@@ -161,10 +173,11 @@ static bool deal_units(pkv_workspace *workspace, pkv_plan *plan)
 enum pkv_status gqa_plan_split(pkv_workspace *workspace, pkv_plan *plan,
                                const struct gqa_shape *shape)
 {
-    const int32_t group = shape->max_heads / shape->kv_heads;
     plan->ready = false;
     plan->shape = *shape;
+    const int32_t group = plan_group(plan);
     plan->num_appends = plan->num_units = plan->num_folds = plan->num_partials = 0;
+    plan->num_sources = plan->num_members = plan->num_kin = 0;
     plan->block_queries = visible_max(1, UNIT_QUERY_ROWS / group);
     const size_t query_rows = (size_t)plan->block_queries * (size_t)group;
     plan->partial_floats = query_rows * (padded((size_t)shape->v_width) + 2);

@@ -127,6 +127,12 @@ void pkv_plan_destroy(pkv_plan *plan)
     buffer_free(hooks, &plan->appends);
     buffer_free(hooks, &plan->units);
     buffer_free(hooks, &plan->folds);
+    buffer_free(hooks, &plan->shares);
+    buffer_free(hooks, &plan->sources);
+    buffer_free(hooks, &plan->members);
+    buffer_free(hooks, &plan->order);
+    buffer_free(hooks, &plan->kin);
+    buffer_free(hooks, &plan->chains);
     buffer_free(hooks, &plan->first_units);
     hooks_free_array(hooks, plan, 1, sizeof *plan);
 }

@@ -54,22 +54,42 @@ struct pkv_workspace {
     pkv_plan *plan;         /* of the calls that plan and run at once */
 };
 
-/* Queries [q0, q1) of one row against the spans [span0, span1) of its keys, one KV head a task. */
+/* Queries [q0, q1) of one row against the spans [span0, span1) of its keys, one KV head a task.
+ * With members: the one query of each of them against a span that all of them share. */
 struct unit {
     int32_t row;
     int32_t q0, q1;
     int32_t span0, span1;
-    int32_t partial; /* the first of its partial results, one per visible span; -1: it holds all
-                        spans */
+    int32_t partial; /* the first of its partial results, one per visible span; -1: it holds all */
+    int32_t first_member;
+    int32_t num_members; /* 0: it is the row's own */
     int64_t cost;
 };
 
-/* The partial results of one block of queries, in ascending order of spans. */
+/* The partial results of one block of queries, in ascending order of spans: what shared units left
+ * (first_source, -1 = nothing), then its own. */
 struct fold {
     int32_t row;
     int32_t q0, q1;
+    int32_t first_source;
     int32_t partial;
     int32_t num_partials;
+};
+
+/* Partial results of shared units for one of their members, one per span. */
+struct source {
+    int32_t next; /* in the row's list, -1 = last */
+    int32_t partial;
+    int32_t num_partials;
+    int32_t member; /* which of num_members the row is there */
+    int32_t num_members;
+};
+
+/* A row's sources, and how many of its first spans they cover. */
+struct share {
+    int32_t first_source;
+    int32_t last_source;
+    int32_t num_spans;
 };
 
 /* The largest of what a run's constants and mask must reach: planned, and looked at again by each
@@ -90,6 +110,7 @@ struct plan_call {
     struct call_extent extent;
     bool has_k;
     bool all_new; /* gqa_shape */
+    bool has_mask;
 };
 
 /* Rows, and the work on them in three phases: appends (rows whose append must be done before any of
@@ -104,7 +125,11 @@ struct pkv_plan {
     int64_t cost;          /* of all units */
     size_t partial_floats; /* of one (partial, KV head) */
     struct buffer rows, appends, units, folds;
-    struct buffer first_units; /* int32_t [num_threads + 1]: whose units are whose */
+    int32_t num_sources, num_members, num_kin;
+    struct buffer shares, sources;    /* of rows that share spans with others */
+    struct buffer members;            /* int32_t, the rows of shared units */
+    struct buffer order, kin, chains; /* while looking for them */
+    struct buffer first_units;        /* int32_t [num_threads + 1]: whose units are whose */
     struct plan_call call;
 };
 

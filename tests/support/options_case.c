@@ -399,6 +399,19 @@ static void copy_cells(const struct layer_run *run, const struct pkv_page_copy *
     }
 }
 
+/* A row without tokens needs nothing. It may hold a block that another row, the block's writer,
+ * appends to beyond this one's length, which a raw call would refuse. */
+static void fill_table(const struct pkv_step_view *view, int32_t *table)
+{
+    for (int32_t i = 0; i < view->num_rows; i++) {
+        const int32_t *entries = view->block_tables + view->table_rows[i] * view->table_stride;
+        const bool is_idle = view->cu_seqlens_q[i] == view->cu_seqlens_q[i + 1];
+        for (int32_t block = 0; block < view->max_blocks; block++) {
+            *table++ = is_idle ? -1 : entries[block];
+        }
+    }
+}
+
 static struct pkv_gqa_args page_args(const struct layer_run *run, const struct pkv_step_view *view,
                                      int32_t *table)
 {
@@ -419,11 +432,7 @@ static struct pkv_gqa_args page_args(const struct layer_run *run, const struct p
     args.out = run->out[1];
     args.lse = run->lse[1];
     if (is_paged) {
-        for (int32_t i = 0; i < view->num_rows; i++) {
-            memcpy(table + (size_t)i * (size_t)view->max_blocks,
-                   view->block_tables + view->table_rows[i] * view->table_stride,
-                   (size_t)view->max_blocks * sizeof *table);
-        }
+        fill_table(view, table);
         args.block_table = table;
         args.max_blocks = view->max_blocks;
     } else {
