@@ -2,8 +2,6 @@
  *
  * Shared blocks: a block has one writer, any other that appends to it copies first, and nobody sees
  * another's tokens. The dense reference of each sequence is what shows it. */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "support/runtime_case.h"

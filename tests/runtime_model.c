@@ -6,7 +6,6 @@
  * nothing shows all block tables: their holes are the model's, and the blocks that they name are
  * the blocks that are held. PKV_TEST_SEED replays a run; the first fault ends it. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "support/runtime_case.h"

@@ -22,6 +22,7 @@ struct scenario {
     int32_t block_size;
     int64_t window, kept_prefix;
     bool has_positions;
+    bool has_two_threads;
     int32_t second_window; /* a second group with this window and a layer of options[0] */
 };
 
@@ -164,7 +165,7 @@ static void make(struct run *run, const struct scenario *s, uint64_t seed)
     group->sliding_window = s->window;
     group->kept_prefix = s->kept_prefix;
     c->runtime.config.dtype = s->dtype;
-    c->runtime.config.num_threads = 1 + (int)(seed % 3);
+    c->runtime.config.num_threads = s->has_two_threads ? 2 : 1;
     c->has_positions = s->has_positions;
     c->num_positions = s->has_positions ? 37 : OPTIONS_POSITIONS;
     options_case_layer(c, 0, s->kv_heads * 2, s->options[0]);
@@ -336,6 +337,7 @@ static void everything_at_once_in_blocks_of_one(void)
     s.kept_prefix = 2;
     s.block_size = 1;
     s.has_positions = true;
+    s.has_two_threads = true;
     assert_scenario(&s);
 }
 

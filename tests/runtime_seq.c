@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
  * Sequences: handles, admission, fork, truncation and the end, with blocks counted after each. */
-#include <stdio.h>
 #include <string.h>
 
 #include "support/runtime_case.h"

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
  * Steps: who joins, what is written, what stays, and that a step which ends otherwise never was. */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "support/runtime_case.h"

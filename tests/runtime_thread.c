@@ -4,7 +4,6 @@
  * thread sanitiser too. */
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "support/runtime_case.h"

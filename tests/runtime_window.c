@@ -3,8 +3,6 @@
  * Sliding windows: what is attended, what is given back, and how far one can rewind. Blocks that
  * were given back hold NaN, so a key read one block too far shows; one given back too early is -1.
  */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "support/runtime_case.h"

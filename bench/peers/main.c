@@ -74,14 +74,15 @@ static double timed(void (*run)(void *), void *call)
 }
 
 static void report(const struct layer *layer, const char *name, const struct samples *time,
-                   const struct samples *ratio, double differs)
+                   const struct samples *ratio, const struct samples *ours, double differs)
 {
     const double seconds = samples_median(time);
     printf("  %-22s %9.3f ms %8.3f .. %8.3f %7.1f GB/s %7.1f GFLOP/s", name, 1e3 * seconds,
            1e3 * samples_min(time), 1e3 * samples_max(time),
            1e-9 * layer_bytes(&layer->spec) / seconds, 1e-9 * layer_flops(&layer->spec) / seconds);
     if (ratio != NULL) {
-        printf("   ours %5.2fx as fast, outputs differ by %.1e", samples_median(ratio), differs);
+        printf("   ours %5.2fx as fast (fastest runs: %.2fx), outputs differ by %.1e",
+               samples_median(ratio), samples_min(time) / samples_min(ours), differs);
     }
     printf("\n");
     fflush(stdout);
@@ -141,11 +142,12 @@ static void run_case(const struct peer_case *c, void *const *libraries, int thre
             samples_add(&contest.ratio[p], theirs / ours);
         }
     }
-    report(&layer, "ours", &contest.ours, NULL, 0);
+    report(&layer, "ours", &contest.ours, NULL, &contest.ours, 0);
     for (int p = 0; p < NUM_PEERS; p++) {
         if (contest.calls[p] != NULL) {
             snprintf(name, sizeof name, "%s %s", peers[p]->name, peers[p]->type_name(c->cache));
-            report(&layer, name, &contest.time[p], &contest.ratio[p], contest.differs[p]);
+            report(&layer, name, &contest.time[p], &contest.ratio[p], &contest.ours,
+                   contest.differs[p]);
             peers[p]->finish(contest.calls[p]);
         }
     }
@@ -164,11 +166,11 @@ static int default_threads(void)
 int main(int argc, char **argv)
 {
     void *libraries[NUM_PEERS] = {NULL};
-    if (argc < 2 || argc > 3) {
-        fprintf(stderr, "usage: %s FOLDER [TEXT]\n", argv[0]);
+    if (argc < 2 || argc > 4) {
+        fprintf(stderr, "usage: %s FOLDER [TEXT [THREADS]]\n", argv[0]);
         return EXIT_FAILURE;
     }
-    const int threads = default_threads();
+    const int threads = argc == 4 && atoi(argv[3]) > 0 ? atoi(argv[3]) : default_threads();
     printf("%s, %d threads\n", pkv_build_info(), threads);
     for (int p = 0; p < NUM_PEERS; p++) {
         libraries[p] = peers[p]->open(argv[1], threads);

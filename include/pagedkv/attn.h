@@ -191,6 +191,30 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_gqa_plan(pkv_workspace *workspace,
 PKV_API PKV_NODISCARD enum pkv_status
 pkv_gqa_run(pkv_workspace *workspace, const struct pkv_gqa_args *args, const pkv_plan *plan);
 
+/* A layer's work is a list of tasks in phases. Tasks of a phase are independent of each other and
+ * none waits; a phase begins when the one before it has ended. Any of them may be empty. */
+enum pkv_phase { PKV_PHASE_APPEND = 0, PKV_PHASE_ATTEND = 1, PKV_PHASE_MERGE = 2 };
+#define PKV_NUM_PHASES 3
+
+/* pkv_gqa_run for servers with threads of their own: the same checks and statuses, and the same
+ * bits once every task has run.
+ *
+ *     pkv_gqa_start(workspace, &args, plan)
+ *     for each phase
+ *         for each i in [0, pkv_gqa_num_tasks(workspace, phase))      on any threads
+ *             pkv_gqa_run_task(workspace, phase, i, worker)
+ *         all threads wait for each other
+ *
+ * args' arrays stay until the last task; args itself may go. `worker` in [0, num_threads of the
+ * workspace) names the scratch: no two tasks may run with the same one at once. pkv_gqa_run_task
+ * answers PKV_INVALID_ARGUMENT for a number out of range; each task must run exactly once. Takes no
+ * memory. */
+PKV_API PKV_NODISCARD enum pkv_status
+pkv_gqa_start(pkv_workspace *workspace, const struct pkv_gqa_args *args, const pkv_plan *plan);
+PKV_API int32_t pkv_gqa_num_tasks(const pkv_workspace *workspace, enum pkv_phase phase);
+PKV_API PKV_NODISCARD enum pkv_status
+pkv_gqa_run_task(pkv_workspace *workspace, enum pkv_phase phase, int32_t task, int worker);
+
 /* ---- sisters of the operator ------------------------------------------------------------------
  */
 

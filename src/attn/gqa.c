@@ -138,8 +138,10 @@ static int packed_parts(const struct run *run)
     return layer->dtype == PKV_BF16 && is_raw ? 1 : 2;
 }
 
-void gqa_run_layer(pkv_workspace *workspace, const pkv_plan *plan, const struct gqa_layer *layer)
+static struct run run_of(const pkv_workspace *workspace)
 {
+    const pkv_plan *plan = workspace->started;
+    const struct gqa_layer *layer = &workspace->layer;
     const struct pkv_attn_constants *constants = layer->constants;
     struct run run = {
         .plan = plan,
@@ -157,13 +159,78 @@ void gqa_run_layer(pkv_workspace *workspace, const pkv_plan *plan, const struct 
     if (constants->k_scale_count == 1) {
         run.logit_scale *= constants->k_scale[0];
     }
+    return run;
+}
+
+void gqa_start_layer(pkv_workspace *workspace, const pkv_plan *plan, const struct gqa_layer *layer)
+{
+    workspace->started = plan;
+    workspace->constants = *layer->constants;
+    workspace->layer = *layer;
+    workspace->layer.constants = &workspace->constants;
+    if (layer->mask != NULL) {
+        workspace->mask = *layer->mask;
+        workspace->layer.mask = &workspace->mask;
+    }
+    if (layer->copy_from != NULL) {
+        workspace->copy_from = *layer->copy_from;
+        workspace->layer.copy_from = &workspace->copy_from;
+    }
+}
+
+/* Rows, units or folds of a phase; each is kv_heads tasks. */
+static int32_t phase_items(const pkv_workspace *workspace, enum pkv_phase phase)
+{
+    const pkv_plan *plan = workspace->started;
+    const struct gqa_layer *layer = &workspace->layer;
     if (layer->q == NULL) {
-        run_evenly(workspace, &run, plan->num_rows, append_row_task);
-        return;
+        return phase == PKV_PHASE_APPEND ? plan->num_rows : 0;
     }
-    if (layer->k != NULL) {
-        run_evenly(workspace, &run, plan->num_appends, append_task);
+    switch (phase) {
+    case PKV_PHASE_APPEND: return layer->k != NULL ? plan->num_appends : 0;
+    case PKV_PHASE_ATTEND: return plan->num_units;
+    case PKV_PHASE_MERGE: break;
     }
-    run_units(workspace, &run);
-    run_evenly(workspace, &run, plan->num_folds, fold_task);
+    return plan->num_folds;
+}
+
+static task_function *phase_function(const pkv_workspace *workspace, enum pkv_phase phase)
+{
+    switch (phase) {
+    case PKV_PHASE_APPEND: return workspace->layer.q == NULL ? append_row_task : append_task;
+    case PKV_PHASE_ATTEND: return unit_task;
+    case PKV_PHASE_MERGE: break;
+    }
+    return fold_task;
+}
+
+int32_t gqa_num_tasks(const pkv_workspace *workspace, enum pkv_phase phase)
+{
+    return workspace->started == NULL
+               ? 0
+               : phase_items(workspace, phase) * workspace->started->shape.kv_heads;
+}
+
+void gqa_run_task(pkv_workspace *workspace, enum pkv_phase phase, int32_t task, int worker)
+{
+    const struct run run = run_of(workspace);
+    float *scratch =
+        (float *)workspace->scratch.memory + (size_t)worker * workspace->scratch_floats;
+    phase_function(workspace, phase)(&run, task, scratch);
+}
+
+void gqa_run_layer(pkv_workspace *workspace, const pkv_plan *plan, const struct gqa_layer *layer)
+{
+    gqa_start_layer(workspace, plan, layer);
+    const struct run run = run_of(workspace);
+    for (int phase = PKV_PHASE_APPEND; phase < PKV_NUM_PHASES; phase++) {
+        const int32_t items = phase_items(workspace, (enum pkv_phase)phase);
+        task_function *function = phase_function(workspace, (enum pkv_phase)phase);
+        if (phase == PKV_PHASE_ATTEND && items > 0) {
+            run_units(workspace, &run);
+        } else {
+            run_evenly(workspace, &run, items, function);
+        }
+    }
+    workspace->started = NULL;
 }

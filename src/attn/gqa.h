@@ -73,6 +73,13 @@ enum pkv_status gqa_plan_split(pkv_workspace *workspace, pkv_plan *plan,
 /* Appends and attends one layer. Takes no memory. */
 void gqa_run_layer(pkv_workspace *workspace, const pkv_plan *plan, const struct gqa_layer *layer);
 
+/* The same in pieces, for callers with threads of their own: started, each phase's tasks are run in
+ * any order by any threads, phase after phase; worker < num_threads names the scratch. The layer is
+ * copied. */
+void gqa_start_layer(pkv_workspace *workspace, const pkv_plan *plan, const struct gqa_layer *layer);
+int32_t gqa_num_tasks(const pkv_workspace *workspace, enum pkv_phase phase);
+void gqa_run_task(pkv_workspace *workspace, enum pkv_phase phase, int32_t task, int worker);
+
 /* OpenMP's team size here and now; 1 in a serial build. */
 int gqa_default_threads(void);
 

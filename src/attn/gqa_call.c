@@ -88,9 +88,15 @@ static struct gqa_mask mask_of(const struct pkv_gqa_args *args)
     };
 }
 
-static void run_call(pkv_workspace *workspace, const struct call *call, const pkv_plan *plan)
+typedef void layer_function(pkv_workspace *workspace, const pkv_plan *plan,
+                            const struct gqa_layer *layer);
+
+/* Hands the call as a layer to gqa_run_layer or gqa_start_layer. */
+static void run_call(pkv_workspace *workspace, const struct call *call, const pkv_plan *plan,
+                     layer_function *function)
 {
     const struct pkv_gqa_args *args = call->args;
+    workspace->started = NULL;
     if (args->num_tokens == 0) {
         return;
     }
@@ -117,7 +123,7 @@ static void run_call(pkv_workspace *workspace, const struct call *call, const pk
         layer.cache.k = call->shape.all_new ? workspace->keys.memory : unconst(args->k);
         layer.cache.v = unconst(args->v);
     }
-    gqa_run_layer(workspace, plan, &layer);
+    function(workspace, plan, &layer);
 }
 
 /* Everything at once, by the workspace's own plan. */
@@ -136,7 +142,7 @@ static enum pkv_status call_now(pkv_workspace *workspace, const struct pkv_gqa_a
         status = plan_call(workspace, &call, workspace->plan);
     }
     if (status == PKV_OK) {
-        run_call(workspace, &call, workspace->plan);
+        run_call(workspace, &call, workspace->plan, gqa_run_layer);
     }
     return status;
 }
@@ -176,8 +182,9 @@ static bool same_geometry(const struct pkv_kv_view *a, const struct pkv_kv_view 
            a->k_width == b->k_width && a->v_width == b->v_width;
 }
 
-enum pkv_status pkv_gqa_run(pkv_workspace *workspace, const struct pkv_gqa_args *args,
-                            const pkv_plan *plan)
+/* A planned call checked again in what a run may change, and handed on. */
+static enum pkv_status run_planned(pkv_workspace *workspace, const struct pkv_gqa_args *args,
+                                   const pkv_plan *plan, layer_function *function)
 {
     struct call call;
     enum pkv_status status = check_handles(workspace, plan, args);
@@ -200,9 +207,44 @@ enum pkv_status pkv_gqa_run(pkv_workspace *workspace, const struct pkv_gqa_args 
         return INVALID("form, dtype, geometry or presence of k and attn_mask are not as planned");
     }
     status = check_extent(args, &planned->extent);
-    if (status != PKV_OK) {
-        return status;
+    if (status == PKV_OK) {
+        run_call(workspace, &call, plan, function);
     }
-    run_call(workspace, &call, plan);
+    return status;
+}
+
+enum pkv_status pkv_gqa_run(pkv_workspace *workspace, const struct pkv_gqa_args *args,
+                            const pkv_plan *plan)
+{
+    return run_planned(workspace, args, plan, gqa_run_layer);
+}
+
+enum pkv_status pkv_gqa_start(pkv_workspace *workspace, const struct pkv_gqa_args *args,
+                              const pkv_plan *plan)
+{
+    return run_planned(workspace, args, plan, gqa_start_layer);
+}
+
+int32_t pkv_gqa_num_tasks(const pkv_workspace *workspace, enum pkv_phase phase)
+{
+    const bool is_phase = (int)phase >= PKV_PHASE_APPEND && (int)phase < PKV_NUM_PHASES;
+    return workspace != NULL && is_phase ? gqa_num_tasks(workspace, phase) : 0;
+}
+
+enum pkv_status pkv_gqa_run_task(pkv_workspace *workspace, enum pkv_phase phase, int32_t task,
+                                 int worker)
+{
+    if (workspace == NULL) {
+        return INVALID("workspace is NULL");
+    }
+    if (worker < 0 || worker >= workspace->num_threads) {
+        return INVALID("worker = %d, outside [0, num_threads = %d)", worker,
+                       workspace->num_threads);
+    }
+    const int32_t num_tasks = pkv_gqa_num_tasks(workspace, phase);
+    if (task < 0 || task >= num_tasks) {
+        return INVALID("task = %d, outside [0, %d) of phase %d", task, num_tasks, (int)phase);
+    }
+    gqa_run_task(workspace, phase, task, worker);
     return PKV_OK;
 }

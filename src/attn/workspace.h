@@ -52,6 +52,13 @@ struct pkv_workspace {
     uint32_t writers_epoch;
     struct worker *workers; /* [num_threads] */
     pkv_plan *plan;         /* of the calls that plan and run at once */
+
+    /* the layer under way; what it points to is kept beside it */
+    const pkv_plan *started; /* NULL: none */
+    struct gqa_layer layer;
+    struct gqa_mask mask;
+    struct pkv_kv_view copy_from;
+    struct pkv_attn_constants constants;
 };
 
 /* Queries [q0, q1) of one row against the spans [span0, span1) of its keys, one KV head a task.

@@ -40,7 +40,7 @@ void options_case_init(struct options_case *c, uint64_t seed)
     c->runtime.groups[0].num_blocks = 128;
     c->num_positions = OPTIONS_POSITIONS;
     c->random.state = seed;
-    ASSERT_STATUS(PKV_OK, pkv_workspace_create(2, test_isa(), NULL, &c->workspace));
+    ASSERT_STATUS(PKV_OK, pkv_workspace_create(1, test_isa(), NULL, &c->workspace));
 }
 
 static void add_rope(struct options_case *c, const struct pkv_group_config *group, unsigned options,
