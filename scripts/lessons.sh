@@ -1,18 +1,30 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# lessons.sh: fills the last column of the table of lessons in docs/testing.md with the test files
-# that carry a lesson's number in a comment. The table so never claims what no test says.
+# lessons.sh: fills the last column of the table of lessons in docs/testing.md with the tests that
+# carry a lesson's number: the file, and the case below a comment that begins with the number (or
+# ends a heading with it). The table so never claims what no test says.
 set -eu
 
 page=docs/testing.md
 new=$(mktemp)
 trap 'rm -f "$new"' EXIT
 
-# files_of A1: the files with a comment that names A1, joined by commas
-files_of() {
-    grep -lE "^ *(/?\*|//).*(^|[^A-Za-z0-9])$1([^A-Za-z0-9]|\$)" tests/*.c tests/*/*.c | sort |
-        sed 's|^tests/||' | paste -sd, | sed 's/,/, /g'
+# tests_of A1: "file: case, case; file: case", in order
+tests_of() {
+    awk -v number="$1" '
+        FNR == 1 { waits = 0 }
+        $0 ~ "^/[*] (([A-J][0-9]+[ ,:]+)*|.*; )" number "([^A-Za-z0-9]|$)" { waits = 1 }
+        waits && /^static void [a-z0-9_]+\(void\)$/ {
+            name = $3
+            sub(/\(void\)/, "", name)
+            file = FILENAME
+            sub(/^tests\//, "", file)
+            text = text (file == last ? ", " : (text == "" ? "" : "; ") file ": ") name
+            last = file
+            waits = 0
+        }
+        END { print text }' tests/*.c tests/*/*.c
 }
 
 while IFS= read -r line; do
@@ -20,8 +32,8 @@ while IFS= read -r line; do
     '| '[A-J][0-9]' |'*'|'*'|' | '| '[A-J][0-9][0-9]' |'*'|'*'|')
         number=$(echo "$line" | cut -d '|' -f 2 | tr -d ' ')
         promise=$(echo "$line" | cut -d '|' -f 3)
-        files=$(files_of "$number")
-        printf '| %s |%s| %s |\n' "$number" "$promise" "${files:-none yet}"
+        tests=$(tests_of "$number")
+        printf '| %s |%s| %s |\n' "$number" "$promise" "${tests:-none yet}"
         ;;
     *) printf '%s\n' "$line" ;;
     esac

@@ -7,6 +7,7 @@
 #include "attn/gqa.h"
 
 #include <math.h>
+#include <unistd.h>
 
 #include "attn/run.h"
 
@@ -80,8 +81,10 @@ static void run_workers(pkv_workspace *workspace, const struct run *run, task_fu
                workspace->workers[active - 1].end) {
         active--;
     }
-    if (active == 1) {
-        work(workspace, 0, 1, run, function);
+    /* The runtime's threads did not come along into a forked child: there, one thread does it all.
+     */
+    if (active == 1 || getpid() != workspace->owner) {
+        work(workspace, 0, active, run, function);
         return;
     }
 #pragma omp parallel for num_threads(active) schedule(static, 1)

@@ -2,6 +2,7 @@
 #include "attn/workspace.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #include "base/error.h"
 
@@ -64,6 +65,7 @@ enum pkv_status pkv_workspace_create(int num_threads, enum pkv_isa isa,
     }
     created->hooks = copied;
     created->kernels = kernels;
+    created->owner = getpid();
     created->num_threads = num_threads > 0 ? num_threads : gqa_default_threads();
     created->workers =
         hooks_alloc_array(&copied, (size_t)created->num_threads, sizeof created->workers[0]);

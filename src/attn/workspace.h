@@ -10,6 +10,7 @@
 #define PKV_ATTN_WORKSPACE_H
 
 #include <stdatomic.h>
+#include <sys/types.h>
 
 #include "alloc/block_table.h"
 #include "attn/gqa.h"
@@ -41,6 +42,7 @@ struct pkv_workspace {
     struct pkv_hooks hooks;
     const struct kernels *kernels;
     int num_threads;
+    pid_t owner;           /* the process that created it, whose threads OpenMP's runtime has */
     size_t scratch_floats; /* of one worker, the largest that any plan asked for */
     struct buffer partials;
     struct buffer scratch;
