@@ -75,18 +75,18 @@ $(OBJ)/tests/%.o: includes = -Iinclude -Isrc -Itests
 
 objects   = $(patsubst %.c,$(OBJ)/%.o,$(1))
 sources  := $(filter-out $(if $(is_x86),,src/attn/kernels_avx%),$(wildcard src/*/*.c))
-alone    := tests/vectors.c tests/numerics.c tests/dlopen.c
-unit_src := $(filter-out $(alone) tests/support/% tests/fuzz/%,$(wildcard tests/*.c tests/*/*.c))
+alone    := $(addprefix tests/,vectors numerics kernels dlopen)
+unit_src := $(filter-out $(addsuffix %,$(alone) tests/support tests/fuzz), \
+                $(wildcard tests/*.c tests/*/*.c))
 # A program is one file or a folder of them.
 program   = $(basename $(wildcard $(1)/*.c)) $(patsubst %/,%,$(dir $(wildcard $(1)/*/*.c)))
 examples := $(addprefix $(BUILD)/,$(sort $(call program,examples)))
 benches  := $(addprefix $(BUILD)/,$(filter-out %/support,$(sort $(call program,bench))))
-folders  := include include/* src/* tests tests/* examples examples/* bench bench/*
-c_files  := $(wildcard $(addsuffix /*.[ch],$(folders)))
+c_files  := $(foreach f,include src tests examples bench,$(wildcard $(f)/*.[ch] $(f)/*/*.[ch]))
 static   := $(BUILD)/libpagedkv.a
 shared   := $(BUILD)/libpagedkv.so.$(version)
 unit     := $(BUILD)/tests/unit
-programs := $(unit) $(examples) $(patsubst %.c,$(BUILD)/%,$(wildcard $(alone)))
+programs := $(unit) $(examples) $(addprefix $(BUILD)/,$(alone))
 FILES    ?= tests/vectors/*.txt
 
 say = $(if $(filter 1,$(V)),@:,@printf '  %-5s %s\n')
@@ -120,14 +120,14 @@ $(shared): $(call objects,$(sources)) src/pagedkv.map
 	    $(strict) -o $@ $(filter %.o,$^) -lm -lpthread $(LDLIBS)
 	@ln -sf $(@F) $(BUILD)/libpagedkv.so.$(major) && ln -sf $(@F) $(BUILD)/libpagedkv.so
 $(unit): $(call objects,$(unit_src))
-$(BUILD)/tests/vectors $(BUILD)/tests/numerics: $(BUILD)/%: $(OBJ)/%.o
-$(unit) $(BUILD)/tests/vectors $(BUILD)/tests/numerics: $(BUILD)/tests/libsupport.a $(static)
+.SECONDEXPANSION:
+$(addprefix $(BUILD)/,$(alone)): $(BUILD)/%: $$(call objects,$$(wildcard $$*.c $$*/*.c))
+$(unit) $(addprefix $(BUILD)/tests/,vectors numerics kernels): $(BUILD)/tests/libsupport.a $(static)
 	$(say) LINK $@
 	$(link) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcunit $(libs)
-$(BUILD)/tests/dlopen: $(OBJ)/tests/dlopen.o
+$(BUILD)/tests/dlopen:
 	$(say) LINK $@
 	$(CC) $(linking) $(CFLAGS) $(LDFLAGS) -o $@ $^ -ldl $(LDLIBS)
-.SECONDEXPANSION:
 $(benches): $(BUILD)/bench/libsupport.a
 $(BUILD)/%/libsupport.a: $$(call objects,$$(wildcard $$*/support/*.c))
 	@rm -f $@.new

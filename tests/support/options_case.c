@@ -470,27 +470,34 @@ static bool cells_are_right(const struct layer_run *run, const struct reference 
     return true;
 }
 
+/* One query and head, which has kv_len keys. */
+static bool head_is_right(const struct layer_run *run, const struct reference *ref, size_t head,
+                          int32_t kv_len)
+{
+    const enum pkv_dtype dtype = run->c->runtime.config.dtype;
+    const size_t width = (size_t)run->v_width;
+    const double bound = 4 * 0x1p-24 * (run->k_width + kv_len) * (1 + ref->logit_size[head]);
+    const double sums = bound * ref->value_size[head];
+    for (size_t i = head * width; i < (head + 1) * width; i++) {
+        const double rounding = reference_ulp(dtype, fabs(ref->out[i]) + sums) / 2;
+        if (!(fabs(ref_load(dtype, run->out[0], i) - ref->out[i]) <= sums + rounding)) {
+            return differs(run, "out is not that of the reference", i);
+        }
+    }
+    const double lse = (double)run->lse[0][head];
+    return fabs(lse - ref->lse[head]) <= bound + 0x1p-23 * fabs(ref->lse[head]) ||
+           differs(run, "lse is not that of the reference", head);
+}
+
 static bool outputs_are_right(const struct layer_run *run, const struct pkv_gqa_args *args,
                               const struct reference *ref)
 {
+    const size_t heads = (size_t)args->num_heads;
     for (int32_t b = 0; b < args->batch; b++) {
-        const size_t first = (size_t)args->cu_seqlens_q[b] * (size_t)args->num_heads;
-        const size_t end = (size_t)args->cu_seqlens_q[b + 1] * (size_t)args->num_heads;
-        for (size_t head = first; head < end; head++) {
-            const double bound =
-                4 * 0x1p-24 * (run->k_width + args->kv_lens[b]) * (1 + ref->logit_size[head]);
-            for (size_t i = head * (size_t)run->v_width; i < (head + 1) * (size_t)run->v_width;
-                 i++) {
-                const double sums = bound * ref->value_size[head];
-                const double rounding = reference_ulp(args->dtype, fabs(ref->out[i]) + sums) / 2;
-                const double got = ref_load(args->dtype, run->out[0], i);
-                if (!(fabs(got - ref->out[i]) <= sums + rounding)) {
-                    return differs(run, "out is not that of the reference", i);
-                }
-            }
-            if (!(fabs((double)run->lse[0][head] - ref->lse[head]) <=
-                  bound + 0x1p-23 * fabs(ref->lse[head]))) {
-                return differs(run, "lse is not that of the reference", head);
+        const size_t end = (size_t)args->cu_seqlens_q[b + 1] * heads;
+        for (size_t head = (size_t)args->cu_seqlens_q[b] * heads; head < end; head++) {
+            if (!head_is_right(run, ref, head, args->kv_lens[b])) {
+                return false;
             }
         }
     }

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * bench.c: how fast each kernel is alone, on data of the first and second cache level: 4096
+ * elements, or a tile of 64 rows of 128. Times are CPU time of this thread, so that a busy machine
+ * costs little; each line is the median of SAMPLES after a warm-up, with the distance from the
+ * tenth to the ninetieth percentile as the spread. An element is a number converted, or one
+ * multiply-add of dot and weigh; bytes are those of x and y, or of the keys or values once. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "kernels/check.h"
+
+enum { COUNT = 4096, WIDTH = 128, SAMPLES = 41, NUM_LEVELS = PKV_ISA_AVX512BF16 + 1 };
+
+static const double sample_seconds = 100e-6;
+
+/* What kernels work on; x holds every dtype in turn. */
+struct bench {
+    const struct kernels *kernels;
+    enum pkv_dtype dtype;
+    int queries;
+    const void *rows[TILE_KEYS];
+    float x[COUNT * 2], y[COUNT * 2], q[MOST_QUERIES * WIDTH], packed[MOST_QUERIES * WIDTH];
+    float acc[MOST_QUERIES * WIDTH], scores[MOST_QUERIES * TILE_KEYS], alpha[MOST_QUERIES];
+    float max, sum;
+};
+
+/* elements and bytes of one call: per element of COUNT, or of rows; rows count bytes once. */
+struct bench_case {
+    const char *name;
+    void (*run)(struct bench *bench);
+    unsigned dtypes;
+    int queries; /* 0: no rows */
+    bool is_packed;
+};
+
+static void run_widen(struct bench *b)
+{
+    b->kernels->widen[b->dtype](b->x, COUNT, b->y);
+}
+
+static void run_narrow(struct bench *b)
+{
+    b->kernels->narrow[b->dtype](b->x, COUNT, b->y);
+}
+
+static void run_recode(struct bench *b)
+{
+    b->kernels->recode((const uint8_t *)b->x, COUNT, (uint16_t *)b->y, NULL);
+}
+
+static void run_scale(struct bench *b)
+{
+    b->kernels->scale(b->x, COUNT, -1.0f);
+}
+
+static void run_softcap(struct bench *b)
+{
+    b->kernels->softcap(b->x, COUNT, 1e6f); /* changes little however often */
+}
+
+/* Tile after tile: the maximum stays, weights become scores again, near 0. */
+static void run_softmax(struct bench *b)
+{
+    for (int i = 0; i < COUNT / TILE_KEYS; i++) {
+        b->kernels->softmax(b->x + i * TILE_KEYS, TILE_KEYS, &b->max, &b->sum);
+    }
+}
+
+static void run_dot(struct bench *b)
+{
+    b->kernels->dot[b->dtype](b->q, WIDTH, b->queries, b->rows, NULL, TILE_KEYS, WIDTH, b->scores);
+}
+
+static void run_dot_hi(struct bench *b)
+{
+    b->kernels->dot_packed[0](b->packed, WIDTH, b->queries, b->rows, NULL, TILE_KEYS, WIDTH,
+                              b->scores);
+}
+
+static void run_dot_both(struct bench *b)
+{
+    b->kernels->dot_packed[1](b->packed, WIDTH, b->queries, b->rows, NULL, TILE_KEYS, WIDTH,
+                              b->scores);
+}
+
+/* What is packed is packed again as if it were floats; zeros stay zeros. */
+static void run_pack(struct bench *b)
+{
+    for (int i = 0; i < COUNT / WIDTH; i++) {
+        b->kernels->pack(b->y + i * WIDTH, WIDTH, b->x);
+    }
+}
+
+static void run_weigh(struct bench *b)
+{
+    b->kernels->weigh[b->dtype](b->scores, b->alpha, b->queries, b->rows, NULL, TILE_KEYS, WIDTH,
+                                b->acc, WIDTH);
+}
+
+#define EVERY_DTYPE 0x1f
+#define FLOAT_DTYPES (1u << PKV_F32 | 1u << PKV_F16 | 1u << PKV_BF16)
+
+static const struct bench_case cases[] = {
+    {"widen", run_widen, EVERY_DTYPE, 0, false},
+    {"narrow", run_narrow, FLOAT_DTYPES, 0, false},
+    {"recode", run_recode, 1u << PKV_E4M3, 0, false},
+    {"scale", run_scale, 1u << PKV_F32, 0, false},
+    {"softcap", run_softcap, 1u << PKV_F32, 0, false},
+    {"softmax", run_softmax, 1u << PKV_F32, 0, false},
+    {"dot, 1 query", run_dot, EVERY_DTYPE, 1, false},
+    {"dot, 8 queries", run_dot, EVERY_DTYPE, 8, false},
+    {"pack", run_pack, 1u << PKV_F32, 0, true},
+    {"dot hi, 8 queries", run_dot_hi, 1u << PKV_BF16, 8, true},
+    {"dot hi and lo, 8 queries", run_dot_both, 1u << PKV_BF16, 8, true},
+    {"weigh, 1 query", run_weigh, EVERY_DTYPE, 1, false},
+    {"weigh, 8 queries", run_weigh, EVERY_DTYPE, 8, false},
+};
+
+/* ---- measuring ----------------------------------------------------------------------------- */
+
+static double cpu_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static double seconds_of(struct bench *bench, const struct bench_case *c, int calls)
+{
+    const double begin = cpu_now();
+    for (int i = 0; i < calls; i++) {
+        c->run(bench);
+    }
+    return cpu_now() - begin;
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+    const double x = *(const double *)a;
+    const double y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+struct timing {
+    double median, spread; /* seconds a call; share of the median */
+};
+
+/* The number of calls doubles until a sample is long enough for the clock, which warms up too. */
+static struct timing measure(struct bench *bench, const struct bench_case *c)
+{
+    double times[SAMPLES];
+    int calls = 1;
+    while (seconds_of(bench, c, calls) < sample_seconds) {
+        calls *= 2;
+    }
+    for (int i = 0; i < SAMPLES; i++) {
+        times[i] = seconds_of(bench, c, calls) / calls;
+    }
+    qsort(times, SAMPLES, sizeof times[0], compare_doubles);
+    const double median = times[SAMPLES / 2];
+    return (struct timing){median, (times[SAMPLES * 9 / 10] - times[SAMPLES / 10]) / median};
+}
+
+/* Fresh numbers in [-1, 1), which no kernel is slow for; alpha 1/2 keeps acc in range. */
+static void reset(struct bench *b, uint64_t seed)
+{
+    struct test_random random = {seed};
+    const size_t element = pkv_dtype_bytes(b->dtype);
+    memset(b->x, 0, sizeof b->x);
+    memset(b->y, 0, sizeof b->y);
+    memset(b->acc, 0, sizeof b->acc);
+    memset(b->packed, 0, sizeof b->packed);
+    b->max = 1.0f;
+    b->sum = 0.0f;
+    for (size_t i = 0; i < TILE_KEYS * WIDTH; i++) {
+        ref_store(b->dtype, b->x, i, random_unit(&random));
+        b->q[i] = (float)random_unit(&random);
+    }
+    for (size_t i = 0; i < MOST_QUERIES * TILE_KEYS; i++) {
+        b->scores[i] = (float)fabs(random_unit(&random));
+    }
+    for (size_t i = 0; i < MOST_QUERIES; i++) {
+        b->alpha[i] = 0.5f;
+    }
+    for (size_t j = 0; j < TILE_KEYS; j++) {
+        b->rows[j] = (const char *)b->x + j * WIDTH * element;
+    }
+}
+
+/* narrow, scale, softcap, softmax and pack read floats whatever the dtype of their line says. */
+static bool reads_floats(const struct bench_case *c)
+{
+    return c->run == run_narrow;
+}
+
+static double bytes_of(const struct bench *b, const struct bench_case *c)
+{
+    const double element = (double)pkv_dtype_bytes(b->dtype);
+    if (c->queries > 0) {
+        return TILE_KEYS * WIDTH * element;
+    }
+    return COUNT * (element + (c->run == run_recode ? 2.0 : 4.0));
+}
+
+static void print_line(const struct bench *b, const struct bench_case *c, struct timing t,
+                       double scalar)
+{
+    const double elements = c->queries > 0 ? (double)c->queries * TILE_KEYS * WIDTH : COUNT;
+    char ratio[32] = "-";
+    if (scalar > 0) {
+        snprintf(ratio, sizeof ratio, "%.2f", scalar / t.median);
+    }
+    printf("%-11s %-25s %-5s %10.3f %6.1f%% %9.2f %9.2f %9s\n", pkv_isa_name(b->kernels->isa),
+           c->name, dtype_name(b->dtype), 1e6 * t.median, 100 * t.spread,
+           1e-9 * elements / t.median, 1e-9 * bytes_of(b, c) / t.median, ratio);
+}
+
+/* One case and dtype at every level asked for; scalar runs first, for the ratio. */
+static void bench_case_at(struct bench *bench, const struct bench_case *c, enum pkv_isa wanted,
+                          uint64_t seed)
+{
+    double scalar = 0;
+    for (int isa = PKV_ISA_SCALAR; isa < NUM_LEVELS; isa++) {
+        const bool is_asked = wanted == PKV_ISA_BEST || (int)wanted == isa;
+        bench->kernels = kernels_for((enum pkv_isa)isa);
+        if (bench->kernels == NULL || (!is_asked && isa != PKV_ISA_SCALAR) ||
+            (c->is_packed && bench->kernels->pack == NULL)) {
+            continue;
+        }
+        bench->queries = c->queries;
+        reset(bench, seed);
+        if (reads_floats(c)) {
+            const enum pkv_dtype dtype = bench->dtype;
+            bench->dtype = PKV_F32;
+            reset(bench, seed);
+            bench->dtype = dtype;
+        }
+        const struct timing timing = measure(bench, c);
+        scalar = isa == PKV_ISA_SCALAR ? timing.median : scalar;
+        if (is_asked) {
+            print_line(bench, c, timing, scalar);
+        }
+    }
+}
+
+void bench_kernels(enum pkv_isa isa, uint64_t seed)
+{
+    static struct bench bench;
+    printf("%-11s %-25s %-5s %10s %7s %9s %9s %9s\n", "isa", "kernel", "dtype", "us", "spread",
+           "Gelem/s", "GB/s", "x scalar");
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        for (unsigned dtype = 0; dtype < NUM_DTYPES; dtype++) {
+            if ((cases[i].dtypes >> dtype & 1u) != 0) {
+                bench.dtype = (enum pkv_dtype)dtype;
+                bench_case_at(&bench, &cases[i], isa, seed);
+            }
+        }
+    }
+}

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * dot.c: dot, and pack with the packed dot products. With D channels, u = UNIT and B = sum |q||k|:
+ *
+ *   dot      (D + 3) u B: a product is rounded once and passes fewer than D + 2 additions; and as
+ *            often half of the smallest subnormal
+ *   packed   a lane adds up both parts: (parts D + 3) u B. The high part of q is off by 2^-8 of q
+ *            at most, the low part by 2^-8 of that: with both, q has 16 bits and the result is off
+ *            by 2^-16 B; the high part alone is for q that are bf16 numbers. Subnormal factors and
+ *            sums count as zero, each time an error below 2^-126 (times the other factor)
+ *
+ * Beside the values it checks what "a row's bits do not depend on its company" rests on: a score
+ * has the same bits computed alone, in any group of queries, beside any keys, asked ahead or not,
+ * and with keys that were widened before. */
+#include "kernels/rows.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MOST_ALONE = 192 };
+
+struct dots {
+    struct rows keys;
+    enum pkv_dtype dtype;
+    int parts; /* of q; 0: not packed */
+    kernel_dot *kernel;
+    const double *wide_q[MOST_QUERIES];
+    size_t q_stride, q_floats;
+    float *q, *scores;
+};
+
+static float q_before[MOST_QUERIES * MOST_STRIDE];
+
+/* Queries in a row of rows, padded with zeros; packed where the kernel wants it. With one part they
+ * are bf16 numbers. */
+static void place_queries(struct dots *dots, struct check *check, enum values values)
+{
+    const size_t width = (size_t)check->shape.width;
+    const bool is_wider = random_between(&check->random, 0, 3) == 0;
+    dots->q_stride = padded(width) + (is_wider ? PAD_LANES : 0);
+    dots->q_floats = (size_t)check->shape.queries * dots->q_stride;
+    dots->q = guarded_place(&check->input, 0, dots->q_floats * sizeof(float), sizeof(float),
+                            check->shape.place);
+    memset(dots->q, 0, dots->q_floats * sizeof(float));
+    const enum pkv_dtype dtype = dots->parts == 1 ? PKV_BF16 : PKV_F32;
+    for (int i = 0; i < check->shape.queries; i++) {
+        float *row = dots->q + (size_t)i * dots->q_stride;
+        dots->wide_q[i] = values_take(dtype, values, &check->random, width, NULL);
+        for (size_t c = 0; c < width; c++) {
+            row[c] = (float)dots->wide_q[i][c];
+        }
+        if (dots->parts > 0) {
+            float *spare = guarded_place(&check->spare, 0, dots->q_stride * sizeof(float),
+                                         sizeof(float), check->shape.place);
+            check->kernels->pack(row, dots->q_stride, spare);
+        }
+    }
+    memcpy(q_before, dots->q, dots->q_floats * sizeof(float));
+}
+
+/* From the first score to the last; what lies between the rows is nobody's. */
+static size_t score_bytes(const struct shape *shape)
+{
+    return (size_t)((shape->queries - 1) * TILE_KEYS + shape->keys) * sizeof(float);
+}
+
+static void call_whole(struct dots *dots, struct check *check)
+{
+    const struct shape *shape = &check->shape;
+    dots->scores =
+        guarded_place(&check->output, 0, score_bytes(shape), sizeof(float), shape->place);
+    dots->kernel(dots->q, dots->q_stride, shape->queries, dots->keys.stored,
+                 shape->width % 2 == 0 ? dots->keys.ahead : NULL, shape->keys, shape->width,
+                 dots->scores);
+    check_output_edges(check, dots->scores, score_bytes(shape));
+    for (int i = 0; i + 1 < shape->queries; i++) {
+        for (int j = shape->keys; j < TILE_KEYS; j++) {
+            check_that(check, bits_of(dots->scores[i * TILE_KEYS + j]) == UINT32_MAX,
+                       "a score beyond the last key was written");
+        }
+    }
+}
+
+/* sum q k, sum |q||k|, and sum |q| + |k| */
+struct reference {
+    double sum, size, factors;
+};
+
+static struct reference refer(const double *q, const double *k, int width)
+{
+    struct reference r = {0, 0, 0};
+    for (int c = 0; c < width; c++) {
+        r.sum += q[c] * k[c];
+        r.size += fabs(q[c] * k[c]);
+        r.factors += fabs(q[c]) + fabs(k[c]);
+    }
+    return r;
+}
+
+static double tolerance_of(const struct dots *dots, const struct reference *r, int width)
+{
+    const double d = width;
+    if (dots->parts == 0) {
+        return (d + 3) * UNIT * r->size + 2 * (d + 1) * TINY;
+    }
+    const double n = dots->parts;
+    const double split = n == 2 ? 0x1p-16 : 0;
+    return ((n * d + 3) * UNIT * (1 + 0x1p-7) + split) * r->size +
+           n * SMALLEST_NORMAL * (r->factors + d + 1);
+}
+
+/* An infinite factor makes infinite products with parts that are not zero and NaN with those that
+ * are, and the rest of an infinite q is NaN: packed, NaN may stand for an infinity. */
+static bool is_allowed_nan(const struct dots *dots, double expected, float actual)
+{
+    return dots->parts > 0 && isinf(expected) && isnan(actual);
+}
+
+static void compare_values(const struct dots *dots, struct check *check)
+{
+    const struct shape *shape = &check->shape;
+    for (int i = 0; i < shape->queries && !check->failed; i++) {
+        for (int j = 0; j < shape->keys; j++) {
+            const struct reference r = refer(dots->wide_q[i], dots->keys.wide[j], shape->width);
+            const float actual = dots->scores[i * TILE_KEYS + j];
+            if (!is_allowed_nan(dots, r.sum, actual)) {
+                check_value(check, "scores", (size_t)i, (size_t)j, actual, r.sum,
+                            tolerance_of(dots, &r, shape->width));
+            }
+        }
+    }
+}
+
+/* One query and one key. All pairs, or a sample where there are many. */
+static void compare_alone(const struct dots *dots, struct check *check)
+{
+    const struct shape *shape = &check->shape;
+    const int pairs = shape->queries * shape->keys;
+    for (int n = 0; n < pairs && n < MOST_ALONE; n++) {
+        const int pair = pairs <= MOST_ALONE ? n : random_between(&check->random, 0, pairs - 1);
+        const int i = pair / shape->keys;
+        const int j = pair % shape->keys;
+        float alone = 0;
+        dots->kernel(dots->q + (size_t)i * dots->q_stride, dots->q_stride, 1, dots->keys.stored + j,
+                     NULL, 1, shape->width, &alone);
+        check_bits(check, "computed alone, the score", (size_t)i, (size_t)j, alone,
+                   dots->scores[i * TILE_KEYS + j]);
+    }
+}
+
+/* A random run of queries with random keys in random order. */
+static void compare_group(const struct dots *dots, struct check *check)
+{
+    static float scores[MOST_QUERIES * TILE_KEYS];
+    const void *keys[TILE_KEYS];
+    int chosen[TILE_KEYS];
+    const int first = random_between(&check->random, 0, check->shape.queries - 1);
+    const int queries = random_between(&check->random, 1, check->shape.queries - first);
+    const int num_keys = rows_choose(&dots->keys, &check->random, chosen);
+    for (int n = 0; n < num_keys; n++) {
+        keys[n] = dots->keys.stored[chosen[n]];
+    }
+    dots->kernel(dots->q + (size_t)first * dots->q_stride, dots->q_stride, queries, keys, NULL,
+                 num_keys, check->shape.width, scores);
+    for (int i = 0; i < queries; i++) {
+        for (int n = 0; n < num_keys; n++) {
+            check_bits(check, "in another group, the score", (size_t)(first + i), (size_t)chosen[n],
+                       scores[i * TILE_KEYS + n],
+                       dots->scores[(first + i) * TILE_KEYS + chosen[n]]);
+        }
+    }
+}
+
+/* Keys that were widened before, as a staged tile has them. */
+static void compare_widened(const struct dots *dots, struct check *check)
+{
+    static float scores[MOST_QUERIES * TILE_KEYS];
+    const void *keys[TILE_KEYS];
+    for (int j = 0; j < check->shape.keys; j++) {
+        keys[j] = dots->keys.floats[j];
+    }
+    check->kernels->dot[PKV_F32](dots->q, dots->q_stride, check->shape.queries, keys, NULL,
+                                 check->shape.keys, check->shape.width, scores);
+    for (int i = 0; i < check->shape.queries; i++) {
+        for (int j = 0; j < check->shape.keys; j++) {
+            check_bits(check, "with widened keys, the score", (size_t)i, (size_t)j,
+                       scores[i * TILE_KEYS + j], dots->scores[i * TILE_KEYS + j]);
+        }
+    }
+}
+
+static void run_dots(struct dots *dots, struct check *check, enum values keys, enum values queries)
+{
+    rows_place(&dots->keys, check, dots->dtype, keys);
+    place_queries(dots, check, queries);
+    call_whole(dots, check);
+    compare_values(dots, check);
+    compare_alone(dots, check);
+    compare_group(dots, check);
+    if (dots->parts == 0) {
+        compare_widened(dots, check);
+    }
+    rows_take_back(&dots->keys, check);
+    check_that(check, memcmp(q_before, dots->q, dots->q_floats * sizeof(float)) == 0,
+               "q was written");
+}
+
+static void run_plain(struct check *check, enum values keys, enum values queries)
+{
+    struct dots dots = {.dtype = check->dtype, .kernel = check->kernels->dot[check->dtype]};
+    run_dots(&dots, check, keys, queries);
+}
+
+static void run_hi(struct check *check, enum values keys, enum values queries)
+{
+    struct dots dots = {.dtype = PKV_BF16, .parts = 1, .kernel = check->kernels->dot_packed[0]};
+    run_dots(&dots, check, keys, queries);
+}
+
+static void run_both(struct check *check, enum values keys, enum values queries)
+{
+    struct dots dots = {.dtype = PKV_BF16, .parts = 2, .kernel = check->kernels->dot_packed[1]};
+    run_dots(&dots, check, keys, queries);
+}
+
+void check_dot(struct check *check)
+{
+    walk_tiles(check, run_plain);
+}
+
+void check_dot_hi(struct check *check)
+{
+    walk_tiles(check, run_hi);
+}
+
+void check_dot_both(struct check *check)
+{
+    walk_tiles(check, run_both);
+}
+
+/* ---- pack ---------------------------------------------------------------------------------- */
+
+/* x = hi + lo by the conversions of support/test.h, q_stride of each. */
+static void pack_row(struct check *check, enum values values, size_t width, size_t stride)
+{
+    const enum place place = check->shape.place;
+    float *row = guarded_place(&check->output, 0, stride * sizeof *row, sizeof *row, place);
+    float *spare = guarded_place(&check->spare, 0, stride * sizeof *row, sizeof *row, place);
+    uint16_t parts[2 * MOST_STRIDE];
+    memset(row, 0, stride * sizeof *row);
+    const double *wide = values_take(PKV_F32, values, &check->random, width, row);
+    check->kernels->pack(row, stride, spare);
+    memcpy(parts, row, stride * sizeof *row);
+    for (size_t c = 0; c < stride; c++) {
+        const double x = c < width ? wide[c] : 0.0;
+        const uint16_t hi = ref_to_bf16(x);
+        const float rest = (float)(x - (double)ref_from_bf16(hi)); /* exact */
+        check_half(check, PKV_BF16, "high part", c, parts[c], hi);
+        check_half(check, PKV_BF16, "low part", c, parts[stride + c], ref_to_bf16((double)rest));
+    }
+    check_output_edges(check, row, stride * sizeof *row);
+    check_that(check, guarded_is_clean(&check->spare, 0, spare, stride * sizeof *row),
+               "bytes before or behind spare were written");
+}
+
+void check_pack(struct check *check)
+{
+    for (size_t n = 0; n < num_shape_widths * NUM_VALUES * NUM_PLACES && !check->failed; n++) {
+        const size_t width = (size_t)shape_widths[n / (NUM_VALUES * NUM_PLACES)];
+        const enum values values = (enum values)(n / NUM_PLACES % NUM_VALUES);
+        check->shape =
+            (struct shape){-1, -1, (int)width, (enum place)(n % NUM_PLACES), values_name(values)};
+        pack_row(check, values, width, padded(width));
+        pack_row(check, values, width, padded(width) + PAD_LANES);
+    }
+}

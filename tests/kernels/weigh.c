@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * weigh.c: acc * alpha + sum p v. With n keys, u = UNIT and B = |acc alpha| + sum |p||v| a channel
+ * is off by (n + 3) u B at most: n + 1 products, each rounded once, and n additions; and as often
+ * half of the smallest subnormal. Beside the values it checks that an accumulator has the same bits
+ * alone, in any group of queries, asked ahead or not, with values that were widened before, and
+ * channel by channel whatever the width. */
+#include "kernels/rows.h"
+
+#include <math.h>
+#include <string.h>
+
+struct sums {
+    struct rows values;
+    const double *p[MOST_QUERIES], *acc[MOST_QUERIES], *alpha;
+    float *stored_p, *stored_alpha;
+    size_t p_bytes, acc_stride, acc_floats;
+    float *result;
+    bool is_finite; /* p and alpha: then zeros of the padding stay zeros */
+};
+
+static float acc_before[MOST_QUERIES * MOST_STRIDE], p_before[MOST_QUERIES * TILE_KEYS];
+
+/* Weights beyond the last key are NaN. */
+static void place_weights(struct sums *sums, struct check *check, enum values weights)
+{
+    const size_t queries = (size_t)check->shape.queries;
+    const size_t keys = (size_t)check->shape.keys;
+    sums->p_bytes = ((queries - 1) * TILE_KEYS + keys) * sizeof(float);
+    sums->stored_p =
+        guarded_place(&check->input, 0, sums->p_bytes, sizeof(float), check->shape.place);
+    sums->stored_alpha =
+        guarded_place(&check->spare, 0, queries * sizeof(float), sizeof(float), check->shape.place);
+    for (size_t i = 0; i < queries; i++) {
+        sums->p[i] =
+            values_take(PKV_F32, weights, &check->random, keys, sums->stored_p + i * TILE_KEYS);
+    }
+    sums->alpha = values_take(PKV_F32, VALUES_WEIGHT, &check->random, queries, sums->stored_alpha);
+    sums->is_finite = weights != VALUES_SPECIAL;
+    memcpy(p_before, sums->stored_p, sums->p_bytes);
+}
+
+static void place_accumulators(struct sums *sums, struct check *check)
+{
+    static const enum values kinds[] = {VALUES_UNIFORM, VALUES_UNIFORM,   VALUES_HUGE,
+                                        VALUES_ZERO,    VALUES_SUBNORMAL, VALUES_SPECIAL};
+    const enum values kind = kinds[random_u64(&check->random) % (sizeof kinds / sizeof kinds[0])];
+    const size_t width = (size_t)check->shape.width;
+    const bool is_wider = random_between(&check->random, 0, 3) == 0;
+    sums->acc_stride = padded(width) + (is_wider ? PAD_LANES : 0);
+    sums->acc_floats = (size_t)check->shape.queries * sums->acc_stride;
+    sums->result = guarded_place(&check->output, 0, sums->acc_floats * sizeof(float), sizeof(float),
+                                 check->shape.place);
+    memset(sums->result, 0, sums->acc_floats * sizeof(float));
+    for (int i = 0; i < check->shape.queries; i++) {
+        sums->acc[i] = values_take(PKV_F32, kind, &check->random, width,
+                                   sums->result + (size_t)i * sums->acc_stride);
+    }
+    memcpy(acc_before, sums->result, sums->acc_floats * sizeof(float));
+}
+
+static void call_whole(struct sums *sums, struct check *check)
+{
+    const struct shape *shape = &check->shape;
+    const size_t bytes = sums->acc_floats * sizeof(float);
+    check->kernels->weigh[check->dtype](sums->stored_p, sums->stored_alpha, shape->queries,
+                                        sums->values.stored,
+                                        shape->width % 2 == 0 ? sums->values.ahead : NULL,
+                                        shape->keys, shape->width, sums->result, sums->acc_stride);
+    check_output_edges(check, sums->result, bytes);
+    check_that(check, memcmp(p_before, sums->stored_p, sums->p_bytes) == 0, "p was written");
+    for (int i = 0; i < shape->queries; i++) {
+        check_that(check, (double)sums->stored_alpha[i] == sums->alpha[i], "alpha was written");
+    }
+}
+
+static void compare_values(const struct sums *sums, struct check *check, int query)
+{
+    double sum[MOST_WIDTH];
+    double size[MOST_WIDTH];
+    const int width = check->shape.width;
+    const int keys = check->shape.keys;
+    for (int c = 0; c < width; c++) {
+        sum[c] = sums->acc[query][c] * sums->alpha[query];
+        size[c] = fabs(sum[c]);
+    }
+    for (int j = 0; j < keys; j++) {
+        const double p = sums->p[query][j];
+        const double *value = sums->values.wide[j];
+        for (int c = 0; c < width; c++) {
+            sum[c] += p * value[c];
+            size[c] += fabs(p * value[c]);
+        }
+    }
+    const float *result = sums->result + (size_t)query * sums->acc_stride;
+    for (int c = 0; c < width; c++) {
+        check_value(check, "acc", (size_t)query, (size_t)c, result[c], sum[c],
+                    (keys + 3) * UNIT * size[c] + 2 * (keys + 1) * TINY);
+    }
+    for (size_t c = (size_t)width; c < sums->acc_stride && sums->is_finite; c++) {
+        check_value(check, "padding of acc", (size_t)query, c, result[c], 0, 0);
+    }
+}
+
+/* Queries [first, first + count) from their first state once more, with these values. */
+static void compare_again(const struct sums *sums, struct check *check, const char *what,
+                          enum pkv_dtype dtype, const void *const *values, int first, int count,
+                          int width)
+{
+    static float again[MOST_QUERIES * MOST_STRIDE];
+    const size_t begin = (size_t)first * sums->acc_stride;
+    memcpy(again, acc_before + begin, (size_t)count * sums->acc_stride * sizeof(float));
+    check->kernels->weigh[dtype](sums->stored_p + first * TILE_KEYS, sums->stored_alpha + first,
+                                 count, values, NULL, check->shape.keys, width, again,
+                                 sums->acc_stride);
+    for (int i = 0; i < count; i++) {
+        for (int c = 0; c < width; c++) {
+            const size_t at = (size_t)i * sums->acc_stride + (size_t)c;
+            check_bits(check, what, (size_t)(first + i), (size_t)c, again[at],
+                       sums->result[begin + at]);
+        }
+    }
+}
+
+static void compare_bits(const struct sums *sums, struct check *check)
+{
+    const struct shape *shape = &check->shape;
+    const void *const *stored = sums->values.stored;
+    const void *widened[TILE_KEYS];
+    for (int j = 0; j < shape->keys; j++) {
+        widened[j] = sums->values.floats[j];
+    }
+    for (int i = 0; i < shape->queries && !check->failed; i++) {
+        compare_again(sums, check, "computed alone, acc", check->dtype, stored, i, 1, shape->width);
+    }
+    const int first = random_between(&check->random, 0, shape->queries - 1);
+    const int count = random_between(&check->random, 1, shape->queries - first);
+    compare_again(sums, check, "in another group, acc", check->dtype, stored, first, count,
+                  shape->width);
+    compare_again(sums, check, "with widened values, acc", PKV_F32, widened, 0, shape->queries,
+                  shape->width);
+    compare_again(sums, check, "at another width, acc", check->dtype, stored, 0, shape->queries,
+                  random_between(&check->random, 1, shape->width));
+}
+
+static void run_sums(struct check *check, enum values values, enum values weights)
+{
+    struct sums sums = {.p_bytes = 0};
+    const bool is_usual = random_between(&check->random, 0, 1) != 0 && values != VALUES_LIMIT;
+    rows_place(&sums.values, check, check->dtype, values);
+    place_weights(&sums, check, is_usual ? VALUES_WEIGHT : weights);
+    place_accumulators(&sums, check);
+    call_whole(&sums, check);
+    for (int i = 0; i < check->shape.queries && !check->failed; i++) {
+        compare_values(&sums, check, i);
+    }
+    compare_bits(&sums, check);
+    rows_take_back(&sums.values, check);
+}
+
+void check_weigh(struct check *check)
+{
+    walk_tiles(check, run_sums);
+}
