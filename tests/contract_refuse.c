@@ -385,8 +385,9 @@ SPOIL(slot_negative, x->gqa->slot_ids[0] = -1)
 SPOIL(slot_out_of_range, x->gqa->slot_ids[1] = x->gqa->args.past.num_blocks)
 SPOIL(slot_largest, x->gqa->slot_ids[1] = INT32_MAX)
 SPOIL_TENSOR(slots_of_two_rows, SLOT_IDS, t->dims[0] = 2)
-SPOIL_TENSOR(rows_too_few, PAST_KEY, contract_case_absent(x, SLOT_IDS); t->dims[0] = 2;
-             contract_case_tensor(x, PAST_VALUE)->dims[0] = 2)
+SPOIL_TENSOR(rows_too_few, PAST_KEY, contract_case_absent(x, SLOT_IDS);
+             contract_case_absent(x, PRESENT_KEY); contract_case_absent(x, PRESENT_VALUE);
+             t->dims[0] = 2; contract_case_tensor(x, PAST_VALUE)->dims[0] = 2)
 
 static void slots_that_are_none_refuse(void)
 {

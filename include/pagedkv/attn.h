@@ -158,8 +158,8 @@ struct pkv_gqa_args {
  *
  * PKV_INVALID_ARGUMENT for whatever the arguments above exclude: first of all a length, table entry
  * or slot that would lead outside the memory described, a block named twice in a row, a block
- * written by this call that another row names, a needed entry of -1. PKV_UNSUPPORTED for an option
- * that README lists as a limit. PKV_NO_MEMORY while planning. */
+ * written by this call that another row names, a needed entry of -1. PKV_NO_MEMORY while
+ * planning. */
 PKV_API PKV_NODISCARD enum pkv_status pkv_gqa(pkv_workspace *workspace,
                                               const struct pkv_gqa_args *args);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * attend.c: queries of one row against its keys, one KV head at a time.
+ * attend.c: queries of one row against its keys, for one or several KV heads.
  *
  * Keys are taken in spans of SPAN_KEYS and these in tiles of TILE_KEYS, both cut at absolute key
  * indices. A span starts from the empty state (max -inf, sum 0, acc 0), runs its tiles through
@@ -9,71 +9,17 @@
  * computes it.
  *
  * In a tile, the queries that see all of it go through the kernels together; each of the others
- * goes alone with the list of keys that it sees. Pointers are formed to visible keys only. */
+ * goes alone with the list of keys that it sees. Pointers are formed to visible keys only. The
+ * heads of a unit take a tile one after the other: a block's heads lie side by side, so memory is
+ * read in runs of whole blocks. */
 #include <math.h>
 #include <string.h>
 
-#include "attn/run.h"
-#include "attn/visible.h"
-
-/* From how many query rows on a tile is converted to f32 once, instead of in every register block.
- */
-#define STAGE_QUERY_ROWS 16
-
-/* A worker's floats, carved for the unit at hand. Rows are (query, head of the group) pairs. */
-struct scratch {
-    size_t q_stride, acc_stride;
-    float *q;                                         /* [rows][q_stride] */
-    float *acc;                                       /* [rows][acc_stride], of the span */
-    float *total;                                     /* [rows][acc_stride] */
-    float *scores;                                    /* [rows][TILE_KEYS] */
-    float *keys;                                      /* [TILE_KEYS][q_stride], a tile in f32 */
-    float *values;                                    /* [TILE_KEYS][acc_stride] */
-    float *max, *sum, *alpha, *total_max, *total_sum; /* [rows] */
-    size_t end;
-};
-
-/* The keys of a tile in order, as the kernels take them. */
-struct tile {
-    const void *keys[TILE_KEYS];
-    const void *values[TILE_KEYS];
-    int32_t count;
-    int64_t first; /* the key that it begins with, for tiles gathered ahead */
-};
-
-static struct scratch carve(const struct gqa_shape *shape, size_t rows, float *memory)
-{
-    struct scratch s = {.q_stride = padded((size_t)shape->k_width),
-                        .acc_stride = padded((size_t)shape->v_width)};
-    const size_t lanes = padded(rows);
-    size_t at = 0;
-    const struct {
-        float **part;
-        size_t floats;
-    } parts[] = {
-        {&s.q, rows * s.q_stride},
-        {&s.acc, rows * s.acc_stride},
-        {&s.total, rows * s.acc_stride},
-        {&s.scores, rows * TILE_KEYS},
-        {&s.keys, TILE_KEYS * s.q_stride},
-        {&s.values, TILE_KEYS * s.acc_stride},
-        {&s.max, lanes},
-        {&s.sum, lanes},
-        {&s.alpha, lanes},
-        {&s.total_max, lanes},
-        {&s.total_sum, lanes},
-    };
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        *parts[i].part = memory != NULL ? memory + at : NULL;
-        at += parts[i].floats;
-    }
-    s.end = at;
-    return s;
-}
+#include "attn/tile.h"
 
 size_t attend_scratch_floats(const struct gqa_shape *shape, size_t num_query_rows)
 {
-    return carve(shape, num_query_rows, NULL).end;
+    return scratch_carve(shape, num_query_rows, NULL).end;
 }
 
 /* The scale of a quantised channel moves from the stored keys into q, which is linear in them. */
@@ -110,147 +56,46 @@ static void load_query(const struct run *run, const struct gqa_row *row, int32_t
     }
 }
 
-/* Adds the cells of keys [from, to) to the tile. */
-static void gather(const struct run *run, const struct gqa_row *row, int32_t head, int32_t from,
-                   int32_t to, struct tile *tile)
-{
-    const struct gqa_shape *shape = &run->plan->shape;
-    const struct pkv_kv_view *cache = &run->layer->cache;
-    const size_t k_step = cache->k_cell_stride * pkv_dtype_bytes(cache->k_dtype);
-    const size_t v_step = cache->v_cell_stride * pkv_dtype_bytes(cache->v_dtype);
-    for (int32_t key = from; key < to;) {
-        const int32_t cell = key % shape->block_size;
-        const int32_t run_length = visible_min(to - key, shape->block_size - cell);
-        const int32_t block = run_block_of(row, shape->block_size, key);
-        const char *k = run_key_cell(cache, block, head, cell);
-        const char *v = shape->v_in_k ? k : run_value_cell(cache, block, head, cell);
-        for (int32_t i = 0; i < run_length; i++) {
-            tile->keys[tile->count] = k;
-            tile->values[tile->count] = v;
-            tile->count++;
-            k += k_step;
-            v += shape->v_in_k ? k_step : v_step;
-        }
-        key += run_length;
-    }
-}
-
-/* The part of tile [from, to) that `seen` admits. */
+/* The part of tile [from, to) that `seen` admits, for one KV head. */
 static void gather_seen(const struct run *run, const struct gqa_row *row, int32_t head,
                         const struct visible *seen, int32_t from, int32_t to, struct tile *tile)
 {
     tile->count = 0;
-    gather(run, row, head, from, visible_min(to, seen->prefix), tile);
-    gather(run, row, head, visible_max(from, seen->first), visible_min(to, seen->end), tile);
+    tile_gather(run, row, head, from, visible_min(to, seen->prefix), tile);
+    tile_gather(run, row, head, visible_max(from, seen->first), visible_min(to, seen->end), tile);
 }
 
-/* The rows of a tile as the kernels are to read them: where they lie, or converted in scratch. */
-struct operands {
-    const void *const *keys;
-    const void *const *values;
-    const void *const *keys_ahead; /* rows to ask for meanwhile, or NULL */
-    const void *const *values_ahead;
-    enum pkv_dtype k_dtype;
-    enum pkv_dtype v_dtype;
-};
-
-/* Rows in f32 once for many queries. Widening is exact, so the bits do not depend on it. */
-static void stage_f32(const struct run *run, enum pkv_dtype dtype, const void *const *rows,
-                      int32_t count, int32_t width, float *memory, const void **staged)
+/* Query rows of one KV head of a unit. */
+static size_t unit_rows(const struct run *run, const struct unit *unit)
 {
-    const size_t stride = padded((size_t)width);
-    for (int32_t j = 0; j < count; j++) {
-        float *row = memory + (size_t)j * stride;
-        run->kernels->widen[dtype](rows[j], (size_t)width, row);
-        staged[j] = row;
-    }
+    return (size_t)(unit->q1 - unit->q0) * (size_t)run->group;
 }
 
-/* Rows of e4m3 as bf16, likewise exact: cheaper than a conversion in every register block. */
-static void stage_bf16(const struct run *run, const void *const *rows, const void *const *ahead,
-                       int32_t count, int32_t width, float *memory, const void **staged)
+/* Query rows [row0, row1) of each of num_heads KV heads, which have rows_per_head each, against the
+ * tile of the first of them. While one head is computed the next one's cells are asked for, and
+ * behind the last those of ahead (NULL = nothing). */
+static void attend_heads(const struct run *run, int32_t num_heads, size_t rows_per_head,
+                         size_t row0, size_t row1, const struct tile *tile,
+                         const struct tile *ahead, const struct scratch *s)
 {
-    const size_t stride = padded((size_t)width);
-    for (int32_t j = 0; j < count; j++) {
-        uint16_t *row = (uint16_t *)(memory + (size_t)j * stride);
-        run->kernels->recode(rows[j], (size_t)width, row, ahead != NULL ? ahead[j] : NULL);
-        staged[j] = row;
-    }
-}
-
-/* Chooses between reading a tile in place and converting it first. staged holds the pointers. */
-static struct operands stage(const struct run *run, int rows, const struct tile *tile,
-                             const struct tile *ahead, const struct scratch *s, struct tile *staged)
-{
-    const struct gqa_shape *shape = &run->plan->shape;
-    struct operands o = {
-        .keys = tile->keys,
-        .values = tile->values,
-        .keys_ahead = ahead != NULL ? ahead->keys : NULL,
-        .values_ahead = ahead != NULL ? ahead->values : NULL,
-        .k_dtype = run->layer->cache.k_dtype,
-        .v_dtype = run->v_dtype,
-    };
-    const bool to_f32 = rows >= STAGE_QUERY_ROWS;
-    if (to_f32 && o.k_dtype != PKV_F32 && run->packed_parts == 0) {
-        stage_f32(run, o.k_dtype, o.keys, tile->count, shape->k_width, s->keys, staged->keys);
-        o.keys = staged->keys;
-        o.k_dtype = PKV_F32;
-    } else if (o.k_dtype == PKV_E4M3) {
-        stage_bf16(run, o.keys, o.keys_ahead, tile->count, shape->k_width, s->keys, staged->keys);
-        o.keys = staged->keys;
-        o.keys_ahead = NULL;
-        o.k_dtype = PKV_BF16;
-    }
-    if (to_f32 && o.v_dtype != PKV_F32) {
-        stage_f32(run, o.v_dtype, o.values, tile->count, shape->v_width, s->values, staged->values);
-        o.values = staged->values;
-        o.v_dtype = PKV_F32;
-    } else if (o.v_dtype == PKV_E4M3) {
-        stage_bf16(run, o.values, o.values_ahead, tile->count, shape->v_width, s->values,
-                   staged->values);
-        o.values = staged->values;
-        o.values_ahead = NULL;
-        o.v_dtype = PKV_BF16;
-    }
-    return o;
-}
-
-/* Query rows [row0, row1) against a tile that each of them sees whole. bias, when not NULL, holds
- * what a float mask adds to each of the tile's scores. */
-static void attend_rows(const struct run *run, size_t row0, size_t row1, const struct tile *tile,
-                        const struct tile *ahead, const float *bias, const struct scratch *s)
-{
-    const struct gqa_shape *shape = &run->plan->shape;
-    const struct kernels *kernels = run->kernels;
-    const int rows = (int)(row1 - row0);
-    struct tile staged;
-    const struct operands o = stage(run, rows, tile, ahead, s, &staged);
-    float *scores = s->scores + row0 * TILE_KEYS;
-    kernel_dot *dot = run->packed_parts > 0 ? kernels->dot_packed[run->packed_parts - 1]
-                                            : kernels->dot[o.k_dtype];
-    dot(s->q + row0 * s->q_stride, s->q_stride, rows, o.keys, o.keys_ahead, tile->count,
-        shape->k_width, scores);
-    for (size_t r = row0; r < row1; r++, scores += TILE_KEYS) {
-        kernels->scale(scores, (size_t)tile->count, run->logit_scale);
-        if (run->constants->softcap > 0.0f) {
-            kernels->softcap(scores, (size_t)tile->count, run->constants->softcap);
+    struct tile shifted[2];
+    const struct tile *current = tile;
+    for (int32_t h = 0; h < num_heads; h++) {
+        const struct tile *next = ahead;
+        if (h + 1 < num_heads) {
+            tile_shift(run, tile, h + 1, &shifted[h % 2]);
+            next = &shifted[h % 2];
         }
-        for (int32_t j = 0; bias != NULL && j < tile->count; j++) {
-            scores[j] += bias[j];
-        }
-        s->alpha[r] = kernels->softmax(scores, tile->count, &s->max[r], &s->sum[r]);
+        const struct scratch part = scratch_from(s, (size_t)h * rows_per_head + row0);
+        tile_attend(run, row1 - row0, current, next, NULL, &part);
+        current = next;
     }
-    kernels->weigh[o.v_dtype](s->scores + row0 * TILE_KEYS, s->alpha + row0, rows, o.values,
-                              o.values_ahead, tile->count, shape->v_width,
-                              s->acc + row0 * s->acc_stride, s->acc_stride);
 }
 
 /* All queries of the unit against tile [from, to), which some of them sees. whole, when not NULL,
  * is that tile gathered already; ahead is the next one or NULL. */
-static void attend_tile(const struct run *run, const struct unit *unit, int32_t head, int32_t from,
-                        int32_t to, const struct tile *whole, const struct tile *ahead,
-                        const struct scratch *s)
+static void attend_tile(const struct run *run, const struct unit *unit, int32_t from, int32_t to,
+                        const struct tile *whole, const struct tile *ahead, const struct scratch *s)
 {
     const struct gqa_row *row = &run->rows[unit->row];
     const struct gqa_shape *shape = &run->plan->shape;
@@ -271,63 +116,14 @@ static void attend_tile(const struct run *run, const struct unit *unit, int32_t 
         if (keys > 0) {
             const struct tile *tile = whole;
             if (whole == NULL || keys != whole->count) {
-                gather_seen(run, row, head, &seen, from, to, &part);
+                gather_seen(run, row, unit->head, &seen, from, to, &part);
                 tile = &part;
             }
-            attend_rows(run, (size_t)(i - unit->q0) * group, (size_t)(end - unit->q0) * group, tile,
-                        keys == TILE_KEYS && i == unit->q0 ? ahead : NULL, NULL, s);
+            const bool has_ahead = ahead != NULL && keys == TILE_KEYS && end == unit->q1;
+            attend_heads(run, unit->num_heads, unit_rows(run, unit), (size_t)(i - unit->q0) * group,
+                         (size_t)(end - unit->q0) * group, tile, has_ahead ? ahead : NULL, s);
         }
         i = end;
-    }
-}
-
-/* Adds the keys of [from, to) that the mask leaves to query i and head `head` to the tile, and what
- * it adds to their scores to bias. */
-static void gather_unmasked(const struct run *run, const struct unit *unit, int32_t kv_head,
-                            int32_t query_head, int32_t i, int32_t from, int32_t to,
-                            struct tile *tile, float *bias)
-{
-    const struct gqa_mask *mask = run->layer->mask;
-    const size_t at = (size_t)unit->row * mask->row_stride +
-                      (size_t)query_head * mask->head_stride + (size_t)i * mask->query_stride;
-    for (int32_t key = from; key < to; key++) {
-        const size_t entry = at + (size_t)key;
-        float added = 0.0f;
-        if (mask->dtype == PKV_INT8) {
-            added = ((const uint8_t *)mask->entries)[entry] != 0 ? 0.0f : -INFINITY;
-        } else {
-            const char *from_entry =
-                (const char *)mask->entries + entry * pkv_dtype_bytes(mask->dtype);
-            run->kernels->widen[mask->dtype](from_entry, 1, &added);
-        }
-        if (added != -INFINITY) {
-            bias[tile->count] = added;
-            gather(run, &run->rows[unit->row], kv_head, key, key + 1, tile);
-        }
-    }
-}
-
-/* The same tile under a mask: each (query, head) has its own list of keys. */
-static void attend_masked(const struct run *run, const struct unit *unit, int32_t head,
-                          int32_t from, int32_t to, const struct scratch *s)
-{
-    const struct gqa_row *row = &run->rows[unit->row];
-    struct tile tile;
-    float bias[TILE_KEYS];
-    for (int32_t i = unit->q0; i < unit->q1; i++) {
-        const struct visible seen = visible_to(row, &run->plan->shape, i, i + 1);
-        for (int32_t g = 0; g < run->group; g++) {
-            const int32_t query_head = head * run->group + g;
-            const size_t r = (size_t)(i - unit->q0) * (size_t)run->group + (size_t)g;
-            tile.count = 0;
-            gather_unmasked(run, unit, head, query_head, i, from, visible_min(to, seen.prefix),
-                            &tile, bias);
-            gather_unmasked(run, unit, head, query_head, i, visible_max(from, seen.first),
-                            visible_min(to, seen.end), &tile, bias);
-            if (tile.count > 0) {
-                attend_rows(run, r, r + 1, &tile, NULL, bias, s);
-            }
-        }
     }
 }
 
@@ -450,8 +246,8 @@ static void merge_rows(const struct scratch *s, size_t rows, const float *max, c
 
 /* The next tile from key `from` on, when it is whole and visible to the block: worth asking for
  * early. Its pointers serve twice, to ask and then to read. */
-static bool gather_ahead(const struct run *run, const struct unit *unit, int32_t head,
-                         const struct visible *seen, int64_t from, struct tile *ahead)
+static bool gather_ahead(const struct run *run, const struct unit *unit, const struct visible *seen,
+                         int64_t from, struct tile *ahead)
 {
     const int64_t next = visible_span(seen, (int32_t)(from / SPAN_KEYS)) * (int64_t)SPAN_KEYS;
     ahead->first = next > from ? next : from;
@@ -460,8 +256,8 @@ static bool gather_ahead(const struct run *run, const struct unit *unit, int32_t
         visible_count(seen, ahead->first, ahead->first + TILE_KEYS) != TILE_KEYS) {
         return false;
     }
-    gather(run, &run->rows[unit->row], head, (int32_t)ahead->first,
-           (int32_t)ahead->first + TILE_KEYS, ahead);
+    tile_gather(run, &run->rows[unit->row], unit->head, (int32_t)ahead->first,
+                (int32_t)ahead->first + TILE_KEYS, ahead);
     return true;
 }
 
@@ -471,11 +267,11 @@ struct lookahead {
     struct tile *spare;
 };
 
-static void attend_span(const struct run *run, const struct unit *unit, int32_t head, int32_t span,
+static void attend_span(const struct run *run, const struct unit *unit, int32_t span,
                         const struct visible *seen, const struct scratch *s,
                         struct lookahead *tiles)
 {
-    const size_t rows = (size_t)(unit->q1 - unit->q0) * (size_t)run->group;
+    const size_t rows = unit_rows(run, unit) * (size_t)unit->num_heads;
     const int64_t span_end = ((int64_t)span + 1) * SPAN_KEYS;
     start_rows(s->max, s->sum, s->acc, rows, s->acc_stride);
     for (int64_t from = (int64_t)span * SPAN_KEYS; from < span_end; from += TILE_KEYS) {
@@ -484,83 +280,107 @@ static void attend_span(const struct run *run, const struct unit *unit, int32_t 
         }
         const int64_t to = from + TILE_KEYS < seen->end ? from + TILE_KEYS : seen->end;
         if (run->layer->mask != NULL) {
-            attend_masked(run, unit, head, (int32_t)from, (int32_t)to, s);
+            tile_attend_masked(run, unit, (int32_t)from, (int32_t)to, s);
             continue;
         }
         const struct tile *whole = tiles->asked;
         struct tile *ahead = tiles->spare;
         const bool is_gathered = whole->count == TILE_KEYS && whole->first == from;
-        const bool has_ahead = gather_ahead(run, unit, head, seen, from + TILE_KEYS, ahead);
-        attend_tile(run, unit, head, (int32_t)from, (int32_t)to, is_gathered ? whole : NULL,
+        const bool has_ahead = gather_ahead(run, unit, seen, from + TILE_KEYS, ahead);
+        attend_tile(run, unit, (int32_t)from, (int32_t)to, is_gathered ? whole : NULL,
                     has_ahead ? ahead : NULL, s);
         tiles->spare = tiles->asked;
         tiles->asked = ahead;
     }
 }
 
-void attend_unit(const struct run *run, const struct unit *unit, int32_t head, float *memory)
+/* The first steps of a unit: q of all its heads, and nothing seen yet. */
+static void load_rows(const struct run *run, const struct unit *unit, const struct scratch *s)
+{
+    const int32_t *members = (const int32_t *)run->plan->members.memory + unit->first_member;
+    const int32_t queries = unit->num_members > 0 ? unit->num_members : unit->q1 - unit->q0;
+    float *q = s->q;
+    for (int32_t h = 0; h < unit->num_heads; h++) {
+        for (int32_t i = 0; i < queries; i++) {
+            const bool is_shared = unit->num_members > 0;
+            const int32_t row = is_shared ? members[i] : unit->row;
+            load_query(run, &run->rows[row], is_shared ? 0 : unit->q0 + i, unit->head + h, q,
+                       s->keys);
+            q += (size_t)run->group * s->q_stride;
+        }
+    }
+}
+
+static void save_partials(const struct run *run, const struct unit *unit, int32_t partial,
+                          size_t rows, const struct scratch *s)
+{
+    for (int32_t h = 0; h < unit->num_heads; h++) {
+        const struct scratch part = scratch_from(s, (size_t)h * rows);
+        save_partial(run, partial, unit->head + h, rows, &part);
+    }
+}
+
+void attend_unit(const struct run *run, const struct unit *unit, float *memory)
 {
     const struct gqa_row *row = &run->rows[unit->row];
     const struct visible seen = visible_to(row, &run->plan->shape, unit->q0, unit->q1);
-    const size_t rows = (size_t)(unit->q1 - unit->q0) * (size_t)run->group;
-    const struct scratch s = carve(&run->plan->shape, rows, memory);
+    const size_t rows = unit_rows(run, unit);
+    const size_t all_rows = rows * (size_t)unit->num_heads;
+    const struct scratch s = scratch_carve(&run->plan->shape, all_rows, memory);
     if (run->layer->k != NULL && !appends_first(run->plan, row)) {
-        append_cells(run, row, head, (int64_t)unit->span0 * SPAN_KEYS,
-                     (int64_t)unit->span1 * SPAN_KEYS, false, s.q);
+        for (int32_t h = 0; h < unit->num_heads; h++) {
+            append_cells(run, row, unit->head + h, (int64_t)unit->span0 * SPAN_KEYS,
+                         (int64_t)unit->span1 * SPAN_KEYS, false, s.q);
+        }
     }
-    for (int32_t i = unit->q0; i < unit->q1; i++) {
-        const size_t first = (size_t)(i - unit->q0) * (size_t)run->group;
-        load_query(run, row, i, head, s.q + first * s.q_stride, s.keys);
-    }
-    start_rows(s.total_max, s.total_sum, s.total, rows, s.acc_stride);
+    load_rows(run, unit, &s);
+    start_rows(s.total_max, s.total_sum, s.total, all_rows, s.acc_stride);
     int32_t partial = unit->partial;
     struct tile room[2];
     struct lookahead tiles = {&room[0], &room[1]};
     tiles.asked->count = 0;
     for (int32_t span = unit->span0; span < unit->span1; span = visible_span(&seen, span + 1)) {
-        attend_span(run, unit, head, span, &seen, &s, &tiles);
+        attend_span(run, unit, span, &seen, &s, &tiles);
         if (unit->partial < 0) {
-            merge_rows(&s, rows, s.max, s.sum, s.acc);
+            merge_rows(&s, all_rows, s.max, s.sum, s.acc);
         } else {
-            save_partial(run, partial++, head, rows, &s);
+            save_partials(run, unit, partial++, rows, &s);
         }
     }
-    if (unit->partial < 0) {
-        write_rows(run, unit->row, unit->q0, unit->q1, head, &s);
+    for (int32_t h = 0; unit->partial < 0 && h < unit->num_heads; h++) {
+        const struct scratch part = scratch_from(&s, (size_t)h * rows);
+        write_rows(run, unit->row, unit->q0, unit->q1, unit->head + h, &part);
     }
 }
 
 /* Every member sees the span whole, so all rows of q go through it together. */
-void attend_shared(const struct run *run, const struct unit *unit, int32_t head, float *memory)
+void attend_shared(const struct run *run, const struct unit *unit, float *memory)
 {
-    const int32_t *members = (const int32_t *)run->plan->members.memory + unit->first_member;
     const struct gqa_row *row = &run->rows[unit->row];
     const size_t rows = (size_t)unit->num_members * (size_t)run->group;
-    const struct scratch s = carve(&run->plan->shape, rows, memory);
+    const size_t all_rows = rows * (size_t)unit->num_heads;
+    const struct scratch s = scratch_carve(&run->plan->shape, all_rows, memory);
     struct tile room[2];
     struct tile *tile = &room[0];
     struct tile *ahead = &room[1];
-    for (int32_t m = 0; m < unit->num_members; m++) {
-        const size_t first = (size_t)m * (size_t)run->group;
-        load_query(run, &run->rows[members[m]], 0, head, s.q + first * s.q_stride, s.keys);
-    }
-    start_rows(s.max, s.sum, s.acc, rows, s.acc_stride);
+    load_rows(run, unit, &s);
+    start_rows(s.max, s.sum, s.acc, all_rows, s.acc_stride);
     const int32_t begin = unit->span0 * SPAN_KEYS;
     const int32_t end = begin + SPAN_KEYS;
     tile->count = 0;
-    gather(run, row, head, begin, begin + TILE_KEYS, tile);
+    tile_gather(run, row, unit->head, begin, begin + TILE_KEYS, tile);
     for (int32_t from = begin; from < end; from += TILE_KEYS) {
         const bool has_ahead = from + TILE_KEYS < end;
         ahead->count = 0;
         if (has_ahead) {
-            gather(run, row, head, from + TILE_KEYS, from + 2 * TILE_KEYS, ahead);
+            tile_gather(run, row, unit->head, from + TILE_KEYS, from + 2 * TILE_KEYS, ahead);
         }
-        attend_rows(run, 0, rows, tile, has_ahead ? ahead : NULL, NULL, &s);
+        attend_heads(run, unit->num_heads, rows, 0, rows, tile, has_ahead ? ahead : NULL, &s);
         struct tile *read = tile;
         tile = ahead;
         ahead = read;
     }
-    save_partial(run, unit->partial, head, rows, &s);
+    save_partials(run, unit, unit->partial, rows, &s);
 }
 
 /* Partial results that shared units left for a row: its member's part of each. */
@@ -583,7 +403,7 @@ static void merge_sources(const struct run *run, int32_t first_source, int32_t h
 void attend_fold(const struct run *run, const struct fold *fold, int32_t head, float *memory)
 {
     const size_t rows = (size_t)(fold->q1 - fold->q0) * (size_t)run->group;
-    const struct scratch s = carve(&run->plan->shape, rows, memory);
+    const struct scratch s = scratch_carve(&run->plan->shape, rows, memory);
     start_rows(s.total_max, s.total_sum, s.total, rows, s.acc_stride);
     merge_sources(run, fold->first_source, head, &s);
     for (int32_t i = 0; i < fold->num_partials; i++) {

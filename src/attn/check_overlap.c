@@ -39,6 +39,14 @@ static bool overlap(const struct extent *a, const struct extent *b)
     return behind < b->bytes || behind + a->bytes > a->stride;
 }
 
+/* Rows of k and v: those of q, unless a cache-less call counts its own. */
+static size_t num_key_tokens(const struct pkv_gqa_args *args)
+{
+    const int32_t *cu = args->form == PKV_CACHE_NONE ? args->cu_seqlens_k : NULL;
+    const int32_t tokens = cu != NULL ? cu[args->batch] : args->num_tokens;
+    return tokens > 0 ? (size_t)tokens : 0;
+}
+
 static struct extent tokens_of(const char *name, const void *base, size_t stride, int32_t heads,
                                int32_t width, const struct pkv_gqa_args *args)
 {
@@ -157,11 +165,12 @@ enum pkv_status check_pointers(const struct call *call)
                                (size_t)args->num_tokens};
     const struct extent out =
         tokens_of("out", args->out, call->out_stride, args->num_heads, v_width, args);
-    const struct extent activations[] = {
+    struct extent activations[] = {
         tokens_of("q", args->q, call->q_stride, args->num_heads, args->k_width, args),
         tokens_of("k", args->k, call->k_stride, args->kv_heads, args->k_width, args),
         tokens_of("v", args->v, call->v_stride, args->kv_heads, v_width, args),
     };
+    activations[1].count = activations[2].count = num_key_tokens(args);
     const struct extent past[] = {cache_of("past.k", &call->past, true),
                                   cache_of("past.v", &call->past, false)};
     const struct extent present[] = {cache_of("present.k", &call->present, true),

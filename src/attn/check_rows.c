@@ -255,47 +255,38 @@ static enum pkv_status check_tables(pkv_workspace *workspace, const struct call 
     return status == PKV_OK && call->appends ? check_writers(workspace, call, rows) : status;
 }
 
-static int64_t larger(int64_t a, int64_t b)
+/* What no plan can hold of a run's ids: other ones may be given with every run. O(tokens). */
+static enum pkv_status check_position_ids(const struct pkv_gqa_args *args)
 {
-    return a > b ? a : b;
-}
-
-/* Positions that index the planes. Read-only rows with fewer keys than queries have negative ones.
- */
-static enum pkv_status check_positions(const struct call *call, const struct gqa_row *rows,
-                                       struct call_extent *extent)
-{
-    const struct pkv_gqa_args *args = call->args;
     for (int32_t t = 0; args->position_ids != NULL && t < args->num_tokens; t++) {
         if (args->position_ids[t] < 0 || args->position_ids[t] >= args->constants.rope_positions) {
             return INVALID("position_ids[%d] = %lld, outside [0, rope_positions = %lld)", t,
                            (long long)args->position_ids[t],
                            (long long)args->constants.rope_positions);
         }
-        extent->position = larger(extent->position, args->position_ids[t]);
     }
-    for (int32_t b = 0; b < args->batch; b++) {
-        const int32_t past = rows[b].kv_len - rows[b].q_len;
-        if (args->position_ids != NULL) {
-            if (call->shape.all_new && past != 0) {
-                return INVALID("position_ids with form = none: row %d has %d queries and %d keys",
-                               b, rows[b].q_len, rows[b].kv_len);
-            }
-        } else if (rows[b].q_len > 0 && past < 0) {
-            return INVALID("row %d: its first query would stand at position %d", b, past);
-        } else if (rows[b].q_len > 0 || call->shape.all_new) {
-            extent->position = larger(extent->position, (int64_t)rows[b].kv_len - 1);
-        }
+    return PKV_OK;
+}
+
+/* Positions index the planes, unless ids do. */
+static enum pkv_status check_positions(const struct pkv_gqa_args *args,
+                                       const struct call_extent *extent)
+{
+    if (args->position_ids != NULL) {
+        return check_position_ids(args);
+    }
+    if (extent->has_negative) {
+        return INVALID("a row has fewer keys than queries: its first position would be negative");
+    }
+    if (extent->position >= args->constants.rope_positions) {
+        return INVALID("position %lld, but rope_positions = %lld", (long long)extent->position,
+                       (long long)args->constants.rope_positions);
     }
     return PKV_OK;
 }
 
 enum pkv_status check_extent(const struct pkv_gqa_args *args, const struct call_extent *extent)
 {
-    if (args->constants.rope_cos != NULL && extent->position >= args->constants.rope_positions) {
-        return INVALID("position %lld, but rope_positions = %lld", (long long)extent->position,
-                       (long long)args->constants.rope_positions);
-    }
     if (args->attn_mask != NULL && args->mask_queries < extent->q_len) {
         return INVALID("attn_mask: mask_queries = %d, but a row has %d", args->mask_queries,
                        extent->q_len);
@@ -304,23 +295,28 @@ enum pkv_status check_extent(const struct pkv_gqa_args *args, const struct call_
         return INVALID("attn_mask: mask_keys = %d, but a row has %d", args->mask_keys,
                        extent->kv_len);
     }
-    return PKV_OK;
+    return args->constants.rope_cos != NULL ? check_positions(args, extent) : PKV_OK;
 }
 
+/* How far rows reach, whatever this call's options are: a run may bring others. */
 static enum pkv_status check_reach(const struct call *call, const struct gqa_row *rows,
                                    struct call_extent *extent)
 {
-    *extent = (struct call_extent){0, 0, -1};
+    *extent = (struct call_extent){0, 0, -1, false};
     for (int32_t b = 0; b < call->args->batch; b++) {
         if (rows[b].q_len > 0) {
             extent->q_len = visible_max(extent->q_len, rows[b].q_len);
             extent->kv_len = visible_max(extent->kv_len, rows[b].kv_len);
+            extent->has_negative = extent->has_negative || rows[b].kv_len < rows[b].q_len;
         }
-    }
-    if (call->args->constants.rope_cos != NULL) {
-        const enum pkv_status status = check_positions(call, rows, extent);
-        if (status != PKV_OK) {
-            return status;
+        if (call->shape.all_new && call->args->position_ids != NULL &&
+            rows[b].kv_len != rows[b].q_len) {
+            return INVALID("position_ids with form = none: row %d has %d queries and %d keys", b,
+                           rows[b].q_len, rows[b].kv_len);
+        }
+        if (rows[b].q_len > 0 || call->args->form == PKV_CACHE_NONE) {
+            const int64_t last = (int64_t)rows[b].kv_len - 1;
+            extent->position = extent->position > last ? extent->position : last;
         }
     }
     return check_extent(call->args, extent);

@@ -2,6 +2,7 @@
  *
  * contract.c: the overloaded parameter list, translated into pkv_gqa's arguments. Nothing is
  * computed here: shapes become counts, the rank of kvcache_start becomes the form. */
+#include <float.h>
 #include <math.h>
 
 #include "attn/workspace.h"
@@ -21,6 +22,11 @@ struct shim {
 static bool is_float(const struct pkv_tensor *t)
 {
     return t->type == PKV_TENSOR_F32 || t->type == PKV_TENSOR_F16 || t->type == PKV_TENSOR_BF16;
+}
+
+static bool is_integer(const struct pkv_tensor *t)
+{
+    return t->type == PKV_TENSOR_INT32 || t->type == PKV_TENSOR_INT64;
 }
 
 static int64_t count_of(const struct pkv_tensor *t)
@@ -203,7 +209,7 @@ static enum pkv_status take_form(struct shim *shim)
     } else if (start->rank == 0) {
         out->form = PKV_CACHE_DENSE;
         out->batch = out->past.num_blocks;
-    } else if (start->rank == 1) {
+    } else if (start->rank == 1 && is_integer(start)) {
         out->form = PKV_CACHE_CONTINUOUS;
         out->batch = (int32_t)start->dims[0];
     } else if (start->rank == 2 && start->type == PKV_TENSOR_INT32) {
@@ -240,6 +246,23 @@ static enum pkv_status take_queries(struct shim *shim)
     return PKV_OK;
 }
 
+/* Without a cache k and v have the rows that cu_seqlens_k ends at, or those of q. */
+static enum pkv_status check_key_rows(const struct shim *shim)
+{
+    const struct pkv_contract_args *in = shim->in;
+    if (shim->out.form != PKV_CACHE_NONE || in->key == NULL || in->value == NULL) {
+        return PKV_OK;
+    }
+    const int32_t *cu = in->cu_seqlens_k != NULL ? in->cu_seqlens_k->data : NULL;
+    const int64_t rows = cu != NULL ? cu[shim->out.batch] : shim->out.num_tokens;
+    if (in->key->dims[0] != rows || in->value->dims[0] != rows) {
+        return INVALID(
+            "key and value have %lld and %lld rows, not the %lld of cu_seqlens_k or query",
+            (long long)in->key->dims[0], (long long)in->value->dims[0], (long long)rows);
+    }
+    return PKV_OK;
+}
+
 /* Totals after the append: given for rows of the continuous and paged forms, start + q_len for
  * dense. */
 static enum pkv_status take_lengths(struct shim *shim)
@@ -264,7 +287,7 @@ static enum pkv_status take_lengths(struct shim *shim)
         return INVALID("cu_seqlens_k: the dense forms take none");
     } else if (out->form == PKV_CACHE_DENSE) {
         const struct pkv_tensor *start = in->kvcache_start;
-        if (start->type != PKV_TENSOR_INT32 && start->type != PKV_TENSOR_INT64) {
+        if (!is_integer(start)) {
             return INVALID("kvcache_start: not an integer");
         }
         const int64_t at = start->type == PKV_TENSOR_INT32 ? *(const int32_t *)start->data
@@ -361,6 +384,21 @@ static enum pkv_status take_norm(struct shim *shim)
                                         &c->k_norm_gain_dtype, &c->k_norm_gain_count);
 }
 
+/* A scale is one element, or [kv_heads][width] or [kv_heads][1][width]; its values pkv_gqa checks.
+ */
+static enum pkv_status check_scale(const struct pkv_tensor *t, const char *name, int32_t kv_heads,
+                                   int32_t width)
+{
+    if (t == NULL || count_of(t) == 1) {
+        return PKV_OK;
+    }
+    const bool is_channels = t->rank == 2 || (t->rank == 3 && t->dims[1] == 1);
+    if (!is_channels || t->dims[0] != kv_heads || t->dims[t->rank - 1] != width) {
+        return INVALID("%s: neither one element nor [%d][%d]", name, kv_heads, width);
+    }
+    return PKV_OK;
+}
+
 /* f32 arrays whose lengths pkv_gqa checks. */
 static enum pkv_status take_floats(const struct pkv_tensor *t, const char *name, const float **data,
                                    int32_t *count)
@@ -393,10 +431,20 @@ static enum pkv_status take_logits(struct shim *shim)
         status = take_floats(in->head_sink, "head_sink", &c->head_sink, &c->head_sink_count);
     }
     if (status == PKV_OK) {
+        status = check_scale(in->k_scale, "k_scale", out->kv_heads, out->k_width);
+    }
+    if (status == PKV_OK) {
+        status = check_scale(in->v_scale, "v_scale", out->kv_heads, out->v_width);
+    }
+    if (status == PKV_OK) {
         status = take_floats(in->k_scale, "k_scale", &c->k_scale, &c->k_scale_count);
     }
     if (status == PKV_OK) {
         status = take_floats(in->v_scale, "v_scale", &c->v_scale, &c->v_scale_count);
+    }
+    if (status == PKV_OK && in->softcap != NULL &&
+        !(*in->softcap >= 0 && *in->softcap <= FLT_MAX)) {
+        status = INVALID("softcap = %g, negative or not finite", *in->softcap);
     }
     c->softcap = in->softcap != NULL ? (float)*in->softcap : 0.0f;
     c->smooth_softmax = in->smooth_softmax != NULL && *in->smooth_softmax;
@@ -438,13 +486,35 @@ static enum pkv_status take_room(pkv_workspace *workspace, struct shim *shim)
     return PKV_OK;
 }
 
+/* In place, the presents are the pasts: the same arrays in the same shape. */
+static enum pkv_status check_present(const struct pkv_contract_args *in)
+{
+    const struct pkv_tensor *const pairs[][2] = {{in->past_key, in->out_present_key},
+                                                 {in->past_value, in->out_present_value}};
+    for (size_t i = 0; in->kvcache_start != NULL && i < 2; i++) {
+        const struct pkv_tensor *past = pairs[i][0];
+        const struct pkv_tensor *present = pairs[i][1];
+        bool is_same = true;
+        for (int32_t d = 0; past != NULL && present != NULL && d < 4; d++) {
+            is_same = is_same && past->dims[d] == present->dims[d] && past->type == present->type;
+        }
+        if (!is_same) {
+            return INVALID("out_present_%s: its shape or type is not that of past_%s",
+                           i == 0 ? "key" : "value", i == 0 ? "key" : "value");
+        }
+    }
+    return PKV_OK;
+}
+
 static enum pkv_status take_caches(struct shim *shim)
 {
     const struct pkv_contract_args *in = shim->in;
-    const enum pkv_status status = take_view(in->past_key, in->past_value, "past", &shim->out.past);
-    return status != PKV_OK ? status
-                            : take_view(in->out_present_key, in->out_present_value, "out_present",
-                                        &shim->out.present);
+    enum pkv_status status = take_view(in->past_key, in->past_value, "past", &shim->out.past);
+    if (status == PKV_OK) {
+        status = take_view(in->out_present_key, in->out_present_value, "out_present",
+                           &shim->out.present);
+    }
+    return status == PKV_OK ? check_present(in) : status;
 }
 
 static enum pkv_status take_rows(struct shim *shim)
@@ -453,6 +523,9 @@ static enum pkv_status take_rows(struct shim *shim)
     enum pkv_status status = take_queries(shim);
     if (status == PKV_OK) {
         status = take_lengths(shim);
+    }
+    if (status == PKV_OK) {
+        status = check_key_rows(shim);
     }
     if (status == PKV_OK) {
         status = check_vector(in->slot_ids, PKV_TENSOR_INT32, shim->out.batch, "slot_ids");

@@ -39,12 +39,11 @@ static void append_row_task(const struct run *run, int32_t task, float *scratch)
 
 static void unit_task(const struct run *run, int32_t task, float *scratch)
 {
-    const int32_t heads = run->plan->shape.kv_heads;
-    const struct unit *unit = (const struct unit *)run->plan->units.memory + task / heads;
+    const struct unit *unit = (const struct unit *)run->plan->units.memory + task;
     if (unit->num_members > 0) {
-        attend_shared(run, unit, task % heads, scratch);
+        attend_shared(run, unit, scratch);
     } else {
-        attend_unit(run, unit, task % heads, scratch);
+        attend_unit(run, unit, scratch);
     }
 }
 
@@ -99,18 +98,17 @@ static void set_share(struct worker *worker, int32_t begin, int32_t end)
     worker->end = end;
 }
 
-/* count items of kv_heads tasks each, dealt evenly to as many workers as there are items. */
+/* Tasks dealt evenly. */
 static void run_evenly(pkv_workspace *workspace, const struct run *run, int32_t count,
                        task_function *function)
 {
-    const int32_t heads = run->plan->shape.kv_heads;
     const int64_t threads = workspace->num_threads;
     if (count == 0) {
         return;
     }
     for (int64_t w = 0; w < threads; w++) {
-        const int64_t begin = ((int64_t)count * heads * w + threads - 1) / threads;
-        const int64_t end = ((int64_t)count * heads * (w + 1) + threads - 1) / threads;
+        const int64_t begin = ((int64_t)count * w + threads - 1) / threads;
+        const int64_t end = ((int64_t)count * (w + 1) + threads - 1) / threads;
         set_share(&workspace->workers[w], (int32_t)begin, (int32_t)end);
     }
     run_workers(workspace, run, function);
@@ -118,10 +116,9 @@ static void run_evenly(pkv_workspace *workspace, const struct run *run, int32_t 
 
 static void run_units(pkv_workspace *workspace, const struct run *run)
 {
-    const int32_t heads = run->plan->shape.kv_heads;
     const int32_t *first = run->plan->first_units.memory;
     for (int w = 0; w < workspace->num_threads; w++) {
-        set_share(&workspace->workers[w], first[w] * heads, first[w + 1] * heads);
+        set_share(&workspace->workers[w], first[w], first[w + 1]);
     }
     run_workers(workspace, run, unit_task);
 }
@@ -181,20 +178,21 @@ void gqa_start_layer(pkv_workspace *workspace, const pkv_plan *plan, const struc
     }
 }
 
-/* Rows, units or folds of a phase; each is kv_heads tasks. */
-static int32_t phase_items(const pkv_workspace *workspace, enum pkv_phase phase)
+/* Appends and folds are tasks per KV head, a unit is one. */
+static int32_t phase_tasks(const pkv_workspace *workspace, enum pkv_phase phase)
 {
     const pkv_plan *plan = workspace->started;
     const struct gqa_layer *layer = &workspace->layer;
+    const int32_t heads = plan->shape.kv_heads;
     if (layer->q == NULL) {
-        return phase == PKV_PHASE_APPEND ? plan->num_rows : 0;
+        return phase == PKV_PHASE_APPEND ? plan->num_rows * heads : 0;
     }
     switch (phase) {
-    case PKV_PHASE_APPEND: return layer->k != NULL ? plan->num_appends : 0;
+    case PKV_PHASE_APPEND: return layer->k != NULL ? plan->num_appends * heads : 0;
     case PKV_PHASE_ATTEND: return plan->num_units;
     case PKV_PHASE_MERGE: break;
     }
-    return plan->num_folds;
+    return plan->num_folds * heads;
 }
 
 static task_function *phase_function(const pkv_workspace *workspace, enum pkv_phase phase)
@@ -209,9 +207,7 @@ static task_function *phase_function(const pkv_workspace *workspace, enum pkv_ph
 
 int32_t gqa_num_tasks(const pkv_workspace *workspace, enum pkv_phase phase)
 {
-    return workspace->started == NULL
-               ? 0
-               : phase_items(workspace, phase) * workspace->started->shape.kv_heads;
+    return workspace->started == NULL ? 0 : phase_tasks(workspace, phase);
 }
 
 void gqa_run_task(pkv_workspace *workspace, enum pkv_phase phase, int32_t task, int worker)
@@ -227,12 +223,12 @@ void gqa_run_layer(pkv_workspace *workspace, const pkv_plan *plan, const struct 
     gqa_start_layer(workspace, plan, layer);
     const struct run run = run_of(workspace);
     for (int phase = PKV_PHASE_APPEND; phase < PKV_NUM_PHASES; phase++) {
-        const int32_t items = phase_items(workspace, (enum pkv_phase)phase);
+        const int32_t tasks = phase_tasks(workspace, (enum pkv_phase)phase);
         task_function *function = phase_function(workspace, (enum pkv_phase)phase);
-        if (phase == PKV_PHASE_ATTEND && items > 0) {
+        if (phase == PKV_PHASE_ATTEND && tasks > 0) {
             run_units(workspace, &run);
         } else {
-            run_evenly(workspace, &run, items, function);
+            run_evenly(workspace, &run, tasks, function);
         }
     }
     workspace->started = NULL;

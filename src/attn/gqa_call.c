@@ -40,7 +40,7 @@ static enum pkv_status plan_call(pkv_workspace *workspace, const struct call *ca
 {
     const struct pkv_gqa_args *args = call->args;
     struct gqa_row *rows = gqa_plan_rows(workspace, plan, args->batch);
-    struct call_extent extent = {0, 0, -1};
+    struct call_extent extent = {0, 0, -1, false};
     if (rows == NULL) {
         return refuse(PKV_NO_MEMORY, "no memory for %d rows", args->batch);
     }
@@ -61,6 +61,8 @@ static enum pkv_status plan_call(pkv_workspace *workspace, const struct call *ca
         .has_k = args->k != NULL,
         .all_new = call->shape.all_new,
         .has_mask = call->shape.has_mask,
+        .sliding_window = call->shape.sliding_window,
+        .not_causal = call->shape.not_causal,
     };
     return status;
 }
@@ -203,8 +205,11 @@ static enum pkv_status run_planned(pkv_workspace *workspace, const struct pkv_gq
         args->num_heads != planned->num_heads || args->num_tokens != planned->num_tokens ||
         args->batch != plan->num_rows || (args->k != NULL) != planned->has_k ||
         call.shape.all_new != planned->all_new || call.shape.has_mask != planned->has_mask ||
+        call.shape.sliding_window != planned->sliding_window ||
+        call.shape.not_causal != planned->not_causal ||
         !same_geometry(&call.cache, &planned->cache)) {
-        return INVALID("form, dtype, geometry or presence of k and attn_mask are not as planned");
+        return INVALID(
+            "form, dtype, geometry, window, or presence of k and attn_mask are not as planned");
     }
     status = check_extent(args, &planned->extent);
     if (status == PKV_OK) {

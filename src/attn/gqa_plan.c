@@ -58,57 +58,100 @@ static int32_t block_end(const struct pkv_plan *plan, const struct gqa_row *row,
     return visible_min(row->q_len, q0 + plan->block_queries);
 }
 
-/* The most that one unit should cost, in (visible keys x query rows). */
+/* The most that one unit should cost, in (visible keys x query rows), all its heads counted. */
 static int64_t cost_limit(const pkv_workspace *workspace, const pkv_plan *plan)
 {
     const int64_t total = plan->cost * plan->shape.kv_heads;
     return total / ((int64_t)workspace->num_threads * UNITS_PER_THREAD) + 1;
 }
 
-/* One block of queries as units of about `limit`, cut between spans; more than one: a fold as well.
- */
-static bool split_block(pkv_workspace *workspace, pkv_plan *plan, int32_t row_idx, int32_t q0,
-                        int64_t limit)
+int32_t plan_heads(const pkv_plan *plan, int64_t rows, int64_t cost)
+{
+    const int32_t kv_heads = plan->shape.kv_heads;
+    int32_t heads = kv_heads;
+    while (heads > 1 && (kv_heads % heads != 0 || heads * cost > plan->cost_limit ||
+                         heads * rows > UNIT_QUERY_ROWS)) {
+        heads--;
+    }
+    return heads;
+}
+
+bool plan_push_units(pkv_workspace *workspace, pkv_plan *plan, struct unit unit)
+{
+    for (unit.head = 0; unit.head < plan->shape.kv_heads; unit.head += unit.num_heads) {
+        if (!plan_push(workspace, &plan->units, &plan->num_units, &unit, sizeof unit)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Cuts the spans of a block between units of about the cost limit; *partials counts the spans. */
+static bool cut_spans(pkv_workspace *workspace, pkv_plan *plan, const struct visible *seen,
+                      struct unit unit, int32_t *partials)
+{
+    const int32_t num_spans = visible_num_spans(seen);
+    const int64_t rows = (int64_t)(unit.q1 - unit.q0) * plan_group(plan) * unit.num_heads;
+    const int32_t first_partial = unit.partial;
+    int32_t span = unit.span0;
+    while (span < num_spans) {
+        const int64_t from = (int64_t)span * SPAN_KEYS;
+        unit.cost += visible_count(seen, from, from + SPAN_KEYS) * rows;
+        unit.span1 = span + 1;
+        ++*partials;
+        span = visible_span(seen, span + 1);
+        if (unit.cost >= plan->cost_limit || span >= num_spans) {
+            if (!plan_push_units(workspace, plan, unit)) {
+                return false;
+            }
+            unit.span0 = span;
+            unit.partial = first_partial + *partials;
+            unit.cost = 0;
+        }
+    }
+    return true;
+}
+
+/* One block of queries as units of about the cost limit, of as many heads and spans each; when its
+ * spans are cut, or others share some of them, a fold as well. */
+static bool split_block(pkv_workspace *workspace, pkv_plan *plan, int32_t row_idx, int32_t q0)
 {
     const struct gqa_row *row = (const struct gqa_row *)plan->rows.memory + row_idx;
     const struct share *share = (const struct share *)plan->shares.memory + row_idx;
     const int32_t q1 = block_end(plan, row, q0);
     const struct visible seen = visible_to(row, &plan->shape, q0, q1);
-    const int32_t num_spans = visible_num_spans(&seen);
+    const int64_t rows = (int64_t)(q1 - q0) * plan_group(plan);
+    const int64_t span_keys = visible_min(visible_count(&seen, 0, seen.end), SPAN_KEYS);
+    struct unit unit = {
+        .row = row_idx,
+        .q0 = q0,
+        .q1 = q1,
+        .num_heads = plan_heads(plan, rows, span_keys * rows),
+        .span0 = visible_span(&seen, share->num_spans),
+        .partial = plan->num_partials,
+    };
     const int32_t first_unit = plan->num_units;
-    const int32_t first_partial = plan->num_partials;
-    const int32_t first_span = visible_span(&seen, share->num_spans);
-    struct unit unit = {.row = row_idx, .q0 = q0, .q1 = q1, .partial = first_partial};
     int32_t partials = 0;
-    unit.span0 = first_span;
-    for (int32_t span = first_span; span < num_spans;) {
-        const int64_t from = (int64_t)span * SPAN_KEYS;
-        const int32_t keys = visible_count(&seen, from, from + SPAN_KEYS);
-        unit.cost += (int64_t)keys * (q1 - q0) * plan_group(plan);
-        partials++;
-        const int32_t next = visible_span(&seen, span + 1);
-        if (unit.cost >= limit || next >= num_spans) {
-            unit.span1 = span + 1;
-            if (!plan_push(workspace, &plan->units, &plan->num_units, &unit, sizeof unit)) {
-                return false;
-            }
-            unit.span0 = next;
-            unit.partial = first_partial + partials;
-            unit.cost = 0;
-        }
-        span = next;
+    if (!cut_spans(workspace, plan, &seen, unit, &partials)) {
+        return false;
     }
-    if (plan->num_units - first_unit > 1 || share->first_source >= 0) {
-        const struct fold fold = {row_idx, q0, q1, share->first_source, first_partial, partials};
+    if (plan->num_units == first_unit) { /* no key at all: units that write zeros */
+        unit.partial = -1;
+        unit.span0 = 0;
+        return plan_push_units(workspace, plan, unit);
+    }
+    const int32_t num_cuts =
+        (plan->num_units - first_unit) / (plan->shape.kv_heads / unit.num_heads);
+    if (num_cuts > 1 || share->first_source >= 0) {
+        const struct fold fold = {row_idx, q0, q1, share->first_source, plan->num_partials,
+                                  partials};
         plan->num_partials += partials;
         return plan_push(workspace, &plan->folds, &plan->num_folds, &fold, sizeof fold);
     }
-    if (plan->num_units == first_unit) { /* no key at all: one unit that writes zeros */
-        unit.partial = -1;
-        unit.span0 = 0;
-        return plan_push(workspace, &plan->units, &plan->num_units, &unit, sizeof unit);
+    struct unit *units = plan->units.memory;
+    for (int32_t i = first_unit; i < plan->num_units; i++) {
+        units[i].partial = -1;
     }
-    ((struct unit *)plan->units.memory)[first_unit].partial = -1;
     return true;
 }
 
@@ -121,7 +164,7 @@ static bool split_rows(pkv_workspace *workspace, pkv_plan *plan)
             plan->cost += block_cost(plan, &rows[b], q0, block_end(plan, &rows[b], q0));
         }
     }
-    const int64_t limit = cost_limit(workspace, plan);
+    plan->cost_limit = cost_limit(workspace, plan);
     if (!plan_share_rows(workspace, plan)) {
         return false;
     }
@@ -131,7 +174,7 @@ static bool split_rows(pkv_workspace *workspace, pkv_plan *plan)
             return false;
         }
         for (int32_t q0 = 0; q0 < rows[b].q_len; q0 = block_end(plan, &rows[b], q0)) {
-            if (!split_block(workspace, plan, b, q0, limit)) {
+            if (!split_block(workspace, plan, b, q0)) {
                 return false;
             }
         }
@@ -155,7 +198,7 @@ static bool deal_units(pkv_workspace *workspace, pkv_plan *plan)
     for (int32_t i = 0; i < plan->num_units; i++) {
         plan->cost += units[i].cost;
     }
-    const int64_t worth = plan->cost * plan->shape.kv_heads / MIN_THREAD_COST + 1;
+    const int64_t worth = plan->cost / MIN_THREAD_COST + 1;
     const int64_t active = worth < threads ? worth : threads;
     int32_t unit = 0;
     int64_t dealt = 0;

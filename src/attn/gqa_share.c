@@ -87,14 +87,16 @@ static bool share_unit(pkv_workspace *workspace, pkv_plan *plan, int32_t begin, 
                        int32_t span0, int32_t span1)
 {
     const int32_t *order = (const int32_t *)plan->order.memory + begin;
+    const int64_t rows = (int64_t)count * plan_group(plan);
     struct unit unit = {
         .row = order[0],
         .q1 = 1,
         .partial = plan->num_partials,
         .first_member = plan->num_members,
         .num_members = count,
-        .cost = (int64_t)SPAN_KEYS * count * plan_group(plan),
+        .num_heads = plan_heads(plan, rows, SPAN_KEYS * rows),
     };
+    unit.cost = SPAN_KEYS * rows * unit.num_heads;
     for (int32_t i = 0; i < count; i++) {
         const struct source source = {-1, plan->num_partials, span1 - span0, i, count};
         if (!plan_push(workspace, &plan->members, &plan->num_members, &order[i], sizeof order[i]) ||
@@ -104,7 +106,7 @@ static bool share_unit(pkv_workspace *workspace, pkv_plan *plan, int32_t begin, 
     }
     for (unit.span0 = span0; unit.span0 < span1; unit.span0++) {
         unit.span1 = unit.span0 + 1;
-        if (!plan_push(workspace, &plan->units, &plan->num_units, &unit, sizeof unit)) {
+        if (!plan_push_units(workspace, plan, unit)) {
             return false;
         }
         unit.partial++;

@@ -54,7 +54,8 @@ typedef void kernel_pack(float *row, size_t q_stride, float *spare);
 /* One tile of online softmax for one query: with m the larger of *max and the scores,
  *     scores[j] = exp(scores[j] - m),   *sum = *sum * alpha + sum of scores,   alpha = exp(*max -
  * m) and *max = m; alpha is returned. Scores up to the next multiple of PAD_LANES are overwritten
- * with 0. *max starts at -inf, *sum at 0. All scores -inf leaves everything as it was, alpha 1. */
+ * with 0. *max starts at -inf, *sum at 0. All scores -inf leaves everything as it was, alpha 1.
+ * A NaN among the scores makes *sum NaN for good. */
 typedef float kernel_softmax(float *scores, int num_keys, float *max, float *sum);
 
 /* acc[i][c] = acc[i][c] * alpha[i] + sum over j of p[i][j] * values[j][c].

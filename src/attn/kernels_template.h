@@ -65,6 +65,46 @@ VEC_INLINE vf tanh_of(vf x)
     return vec_copysign(vec_if_less(size, vec_set(0.5f), small, large), x);
 }
 
+/* ---- asking ahead ---------------------------------------------------------------------------- */
+
+/* Rows that will be wanted soon, asked for line by line in the order of memory: a run of cells is
+ * one stream then, which the machine's own prefetcher follows, whatever order the arithmetic takes.
+ */
+typedef struct {
+    const void *const *rows; /* NULL: nothing to ask for */
+    int num_rows;
+    int row;
+    size_t row_bytes;
+    size_t at;
+} lookout;
+
+#define LINE_BYTES 64
+
+VEC_INLINE void look_ahead(lookout *ahead, size_t num_lines)
+{
+    for (size_t i = 0; i < num_lines && ahead->row < ahead->num_rows; i++) {
+        vec_prefetch((const char *)ahead->rows[ahead->row] + ahead->at);
+        ahead->at += LINE_BYTES;
+        if (ahead->at >= ahead->row_bytes) {
+            ahead->at = 0;
+            ahead->row++;
+        }
+    }
+}
+
+VEC_INLINE lookout look_at(const void *const *rows, int num_rows, size_t row_bytes)
+{
+    const lookout ahead = {rows, rows != NULL ? num_rows : 0, 0, row_bytes, 0};
+    return ahead;
+}
+
+/* Lines that `vectors` vectors of the dtype fill, at least one. */
+VEC_INLINE size_t lines_of(enum pkv_dtype dtype, int vectors)
+{
+    const size_t lines = (size_t)vectors * VEC_LANES * bytes_of(dtype) / LINE_BYTES;
+    return lines > 0 ? lines : 1;
+}
+
 /* ---- dot: a block of num_queries x num_keys sums ------------------------------------------- */
 
 #define MOST_SUMS 16
@@ -97,8 +137,8 @@ VEC_INLINE void dot_chunk(enum pkv_dtype dtype, int num_queries, int num_keys, c
 }
 
 VEC_INLINE void dot_block(enum pkv_dtype dtype, int num_queries, int num_keys, const float *q,
-                          size_t q_stride, const void *const *keys, const void *const *ahead,
-                          size_t width, float *scores)
+                          size_t q_stride, const void *const *keys, lookout *ahead, size_t width,
+                          float *scores)
 {
     const int num_sums = num_queries * num_keys;
     vf sums[MOST_SUMS];
@@ -108,9 +148,7 @@ VEC_INLINE void dot_block(enum pkv_dtype dtype, int num_queries, int num_keys, c
     }
     size_t c = 0;
     for (; c + VEC_LANES <= width; c += VEC_LANES) {
-        for (int j = 0; ahead != NULL && j < num_keys; j++) {
-            vec_prefetch((const char *)ahead[j] + c * bytes_of(dtype));
-        }
+        look_ahead(ahead, lines_of(dtype, num_keys));
         dot_chunk(dtype, num_queries, num_keys, q, q_stride, keys, c, VEC_LANES, sums);
     }
     if (c < width) {
@@ -138,15 +176,16 @@ VEC_INLINE int dot_blocks(enum pkv_dtype dtype, int num_queries, int num_keys, i
     for (; i + num_queries <= end_query; i += num_queries) {
         const float *q = job->q + (size_t)i * job->q_stride;
         float *scores = job->scores + (size_t)i * TILE_KEYS;
-        const void *const *ahead = i == 0 ? job->ahead : NULL;
+        lookout ahead =
+            look_at(i == 0 ? job->ahead : NULL, job->num_keys, job->width * bytes_of(dtype));
         int j = 0;
         for (; j + num_keys <= job->num_keys; j += num_keys) {
-            dot_block(dtype, num_queries, num_keys, q, job->q_stride, job->keys + j,
-                      ahead != NULL ? ahead + j : NULL, job->width, scores + j);
+            dot_block(dtype, num_queries, num_keys, q, job->q_stride, job->keys + j, &ahead,
+                      job->width, scores + j);
         }
         for (; j < job->num_keys; j++) {
-            dot_block(dtype, num_queries, 1, q, job->q_stride, job->keys + j,
-                      ahead != NULL ? ahead + j : NULL, job->width, scores + j);
+            dot_block(dtype, num_queries, 1, q, job->q_stride, job->keys + j, &ahead, job->width,
+                      scores + j);
         }
     }
     return i;
@@ -210,7 +249,7 @@ typedef struct {
 } weigh_job;
 
 VEC_INLINE void weigh_block(enum pkv_dtype dtype, int num_queries, int num_vecs, int query,
-                            size_t first, size_t count, const weigh_job *job)
+                            size_t first, size_t count, lookout *ahead, const weigh_job *job)
 {
     vf sum[VEC_WEIGH_QUERIES][VEC_WEIGH_VECS];
     float *acc = job->acc + (size_t)query * job->acc_stride + first;
@@ -227,10 +266,8 @@ VEC_INLINE void weigh_block(enum pkv_dtype dtype, int num_queries, int num_vecs,
         for (int v = 0; v < num_vecs; v++) {
             const size_t at = first + (size_t)v * VEC_LANES;
             value[v] = load_as(dtype, job->values[j], at, num_vecs > 1 ? VEC_LANES : count);
-            if (query == 0 && job->ahead != NULL) {
-                vec_prefetch((const char *)job->ahead[j] + at * bytes_of(dtype));
-            }
         }
+        look_ahead(ahead, lines_of(dtype, num_vecs));
         for (int i = 0; i < num_queries; i++) {
             const vf weight = vec_set(p[(size_t)i * TILE_KEYS + (size_t)j]);
             for (int v = 0; v < num_vecs; v++) {
@@ -253,13 +290,16 @@ VEC_INLINE int weigh_blocks(enum pkv_dtype dtype, int num_queries, int num_vecs,
     const size_t block = (size_t)num_vecs * VEC_LANES;
     int i = first_query;
     for (; i + num_queries <= end_query; i += num_queries) {
+        lookout ahead =
+            look_at(i == 0 ? job->ahead : NULL, job->num_keys, job->width * bytes_of(dtype));
         size_t c = 0;
         for (; c + block <= job->width; c += block) {
-            weigh_block(dtype, num_queries, num_vecs, i, c, block, job);
+            weigh_block(dtype, num_queries, num_vecs, i, c, block, &ahead, job);
         }
         for (; c < job->width; c += VEC_LANES) {
             const size_t left = job->width - c;
-            weigh_block(dtype, num_queries, 1, i, c, left < VEC_LANES ? left : VEC_LANES, job);
+            weigh_block(dtype, num_queries, 1, i, c, left < VEC_LANES ? left : VEC_LANES, &ahead,
+                        job);
         }
     }
     return i;
@@ -316,6 +356,21 @@ static void weigh_e4m3(const float *p, const float *alpha, int num_queries,
 
 /* ---- softmax ------------------------------------------------------------------------------- */
 
+/* No score above -inf: weights of 0, and the state as it was. The vector maximum passes over NaN,
+ * so it may still be there: then the state is NaN from here on. */
+static float softmax_of_nothing(float *scores, size_t num_keys, float *max, float *sum)
+{
+    float factor = 1.0f;
+    for (size_t j = 0; j < padded(num_keys); j++) {
+        if (j < num_keys && scores[j] != scores[j]) {
+            *max = *sum = factor = NAN;
+        } else {
+            scores[j] = 0.0f;
+        }
+    }
+    return factor;
+}
+
 static float softmax_tile(float *scores, int num_keys, float *max, float *sum)
 {
     const size_t end = padded((size_t)num_keys);
@@ -328,10 +383,7 @@ static float softmax_tile(float *scores, int num_keys, float *max, float *sum)
     }
     const float new_max = vec_max_lane(largest);
     if (new_max == -INFINITY) { /* exp(-inf - -inf) must not be asked for */
-        for (size_t j = 0; j < end; j++) {
-            scores[j] = 0.0f;
-        }
-        return 1.0f;
+        return softmax_of_nothing(scores, (size_t)num_keys, max, sum);
     }
     vf total = vec_set(0.0f);
     for (size_t j = 0; j < end; j += VEC_LANES) {

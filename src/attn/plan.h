@@ -20,4 +20,11 @@ static inline int32_t plan_group(const pkv_plan *plan)
  * entries compared). */
 bool plan_share_rows(pkv_workspace *workspace, pkv_plan *plan);
 
+/* The same unit for every range of its num_heads heads. */
+bool plan_push_units(pkv_workspace *workspace, pkv_plan *plan, struct unit unit);
+
+/* KV heads that one unit should take: a divisor of kv_heads, as many as keep its query rows within
+ * what the cache holds and its cost (of one span and head) within the limit. */
+int32_t plan_heads(const pkv_plan *plan, int64_t rows, int64_t cost);
+
 #endif

@@ -78,10 +78,10 @@ static inline const float *scale_of_head(const float *scales, int32_t count, int
     return count == 1 ? scales : scales + (size_t)head * (size_t)width;
 }
 
-/* A unit, a unit with members, or a fold for one KV head. Both write the outputs of their queries,
- * a unit with partials its partial results instead. */
-void attend_unit(const struct run *run, const struct unit *unit, int32_t head, float *scratch);
-void attend_shared(const struct run *run, const struct unit *unit, int32_t head, float *scratch);
+/* A unit and a unit with members, all their KV heads, and a fold for one. They write the outputs of
+ * their queries; a unit with partials, and any with members, its partial results instead. */
+void attend_unit(const struct run *run, const struct unit *unit, float *scratch);
+void attend_shared(const struct run *run, const struct unit *unit, float *scratch);
 void attend_fold(const struct run *run, const struct fold *fold, int32_t head, float *scratch);
 
 /* Floats of scratch that one worker needs for units of at most num_query_rows rows of q. */

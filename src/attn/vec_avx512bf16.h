@@ -2,9 +2,10 @@
  *
  * vec_avx512bf16.h: vec_avx512.h, and dot products of bf16 pairs, which need no conversion of the
  * keys and take two channels a lane. q is split into bf16 parts: x = hi + lo with hi the nearest
- * bf16 and lo the nearest to the rest, 16 bits together, which is why only calls whose output is
- * f16 or bf16 use this. Order within a dot: lane l sums channels 2l and 2l + 1 of each run of 32,
- * lo before hi, then lanes fold as in kernels.h. Subnormal parts count as zero. */
+ * bf16 and lo the nearest to the rest (0 beside an infinite hi), 16 bits together, which is why
+ * only calls whose output is f16 or bf16 use this. Order within a dot: lane l sums channels 2l and
+ * 2l + 1 of each run of 32, lo before hi, then lanes fold as in kernels.h. Subnormal parts count as
+ * zero. */
 #ifndef PKV_ATTN_VEC_AVX512BF16_H
 #define PKV_ATTN_VEC_AVX512BF16_H
 
@@ -31,7 +32,8 @@ static void pack_query(float *row, size_t q_stride, float *spare)
     for (size_t c = 0; c < q_stride; c += VEC_LANES) {
         const vf x = vec_load(row + c);
         vec_store_bf16(parts + c, x, VEC_LANES);
-        const vf rest = vec_sub(x, vec_load_bf16(parts + c, VEC_LANES));
+        const vf hi = vec_load_bf16(parts + c, VEC_LANES);
+        const vf rest = vec_if_less(vec_abs(hi), vec_set(INFINITY), vec_sub(x, hi), vec_set(0.0f));
         vec_store_bf16(parts + q_stride + c, rest, VEC_LANES);
     }
     memcpy(row, parts, q_stride * sizeof row[0]);

@@ -125,6 +125,9 @@ void pkv_plan_destroy(pkv_plan *plan)
         return;
     }
     const struct pkv_hooks *hooks = &plan->workspace->hooks;
+    if (plan->workspace->started == plan) {
+        plan->workspace->started = NULL;
+    }
     buffer_free(hooks, &plan->rows);
     buffer_free(hooks, &plan->appends);
     buffer_free(hooks, &plan->units);

@@ -63,11 +63,13 @@ struct pkv_workspace {
     struct pkv_attn_constants constants;
 };
 
-/* Queries [q0, q1) of one row against the spans [span0, span1) of its keys, one KV head a task.
- * With members: the one query of each of them against a span that all of them share. */
+/* A task: queries [q0, q1) of one row against the spans [span0, span1) of its keys, for num_heads
+ * KV heads from `head` on. With members: the one query of each of them against a span that they
+ * share. */
 struct unit {
     int32_t row;
     int32_t q0, q1;
+    int32_t head, num_heads;
     int32_t span0, span1;
     int32_t partial; /* the first of its partial results, one per visible span; -1: it holds all */
     int32_t first_member;
@@ -106,7 +108,8 @@ struct share {
 struct call_extent {
     int32_t q_len;
     int32_t kv_len;
-    int64_t position; /* -1: none */
+    int64_t position;  /* -1: none */
+    bool has_negative; /* a row's first position is below 0 */
 };
 
 /* What a run must find as it was planned. */
@@ -120,6 +123,8 @@ struct plan_call {
     bool has_k;
     bool all_new; /* gqa_shape */
     bool has_mask;
+    int32_t sliding_window;
+    bool not_causal;
 };
 
 /* Rows, and the work on them in three phases: appends (rows whose append must be done before any of
@@ -132,6 +137,7 @@ struct pkv_plan {
     int32_t num_partials;
     int32_t block_queries; /* queries of a unit at most */
     int64_t cost;          /* of all units */
+    int64_t cost_limit;    /* what one unit should not pass by much */
     size_t partial_floats; /* of one (partial, KV head) */
     struct buffer rows, appends, units, folds;
     int32_t num_sources, num_members, num_kin;

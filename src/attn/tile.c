@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * tile.c: a tile's arithmetic and the choice of how its cells are read. Converting first (staging)
+ * is exact, so it never shows in the bits: it only moves work from register blocks to one pass. */
+#include "attn/tile.h"
+
+#include <math.h>
+
+/* From how many query rows on a tile is converted to f32 once, instead of in every register block.
+ */
+#define STAGE_QUERY_ROWS 16
+
+struct scratch scratch_carve(const struct gqa_shape *shape, size_t rows, float *memory)
+{
+    struct scratch s = {.q_stride = padded((size_t)shape->k_width),
+                        .acc_stride = padded((size_t)shape->v_width)};
+    const size_t lanes = padded(rows);
+    size_t at = 0;
+    const struct {
+        float **part;
+        size_t floats;
+    } parts[] = {
+        {&s.q, rows * s.q_stride},
+        {&s.acc, rows * s.acc_stride},
+        {&s.total, rows * s.acc_stride},
+        {&s.scores, rows * TILE_KEYS},
+        {&s.max, lanes},
+        {&s.sum, lanes},
+        {&s.alpha, lanes},
+        {&s.total_max, lanes},
+        {&s.total_sum, lanes},
+        {&s.keys, TILE_KEYS * s.q_stride},
+        {&s.values, TILE_KEYS * s.acc_stride},
+    };
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        *parts[i].part = memory != NULL ? memory + at : NULL;
+        at += parts[i].floats;
+    }
+    s.end = at;
+    return s;
+}
+
+struct scratch scratch_from(const struct scratch *s, size_t first)
+{
+    struct scratch part = *s;
+    part.q += first * s->q_stride;
+    part.acc += first * s->acc_stride;
+    part.total += first * s->acc_stride;
+    part.scores += first * TILE_KEYS;
+    part.max += first;
+    part.sum += first;
+    part.alpha += first;
+    part.total_max += first;
+    part.total_sum += first;
+    return part;
+}
+
+void tile_gather(const struct run *run, const struct gqa_row *row, int32_t head, int32_t from,
+                 int32_t to, struct tile *tile)
+{
+    const struct gqa_shape *shape = &run->plan->shape;
+    const struct pkv_kv_view *cache = &run->layer->cache;
+    const size_t k_step = cache->k_cell_stride * pkv_dtype_bytes(cache->k_dtype);
+    const size_t v_step = cache->v_cell_stride * pkv_dtype_bytes(cache->v_dtype);
+    for (int32_t key = from; key < to;) {
+        const int32_t cell = key % shape->block_size;
+        const int32_t run_length = visible_min(to - key, shape->block_size - cell);
+        const int32_t block = run_block_of(row, shape->block_size, key);
+        const char *k = run_key_cell(cache, block, head, cell);
+        const char *v = shape->v_in_k ? k : run_value_cell(cache, block, head, cell);
+        for (int32_t i = 0; i < run_length; i++) {
+            tile->keys[tile->count] = k;
+            tile->values[tile->count] = v;
+            tile->count++;
+            k += k_step;
+            v += shape->v_in_k ? k_step : v_step;
+        }
+        key += run_length;
+    }
+}
+
+void tile_shift(const struct run *run, const struct tile *tile, int32_t heads, struct tile *shifted)
+{
+    const struct pkv_kv_view *cache = &run->layer->cache;
+    const size_t k_bytes = (size_t)heads * cache->k_head_stride * pkv_dtype_bytes(cache->k_dtype);
+    const size_t v_bytes = run->plan->shape.v_in_k ? k_bytes
+                                                   : (size_t)heads * cache->v_head_stride *
+                                                         pkv_dtype_bytes(cache->v_dtype);
+    for (int32_t j = 0; j < tile->count; j++) {
+        shifted->keys[j] = (const char *)tile->keys[j] + k_bytes;
+        shifted->values[j] = (const char *)tile->values[j] + v_bytes;
+    }
+    shifted->count = tile->count;
+}
+
+/* The rows of a tile as the kernels are to read them: where they lie, or converted in scratch. */
+struct operands {
+    const void *const *keys;
+    const void *const *values;
+    const void *const *keys_ahead; /* rows to ask for meanwhile, or NULL */
+    const void *const *values_ahead;
+    enum pkv_dtype k_dtype;
+    enum pkv_dtype v_dtype;
+};
+
+/* Rows in f32 once for many queries. Widening is exact, so the bits do not depend on it. */
+static void stage_f32(const struct run *run, enum pkv_dtype dtype, const void *const *rows,
+                      int32_t count, int32_t width, float *memory, const void **staged)
+{
+    const size_t stride = padded((size_t)width);
+    for (int32_t j = 0; j < count; j++) {
+        float *row = memory + (size_t)j * stride;
+        run->kernels->widen[dtype](rows[j], (size_t)width, row);
+        staged[j] = row;
+    }
+}
+
+/* Rows of e4m3 as bf16, likewise exact: cheaper than a conversion in every register block. */
+static void stage_bf16(const struct run *run, const void *const *rows, const void *const *ahead,
+                       int32_t count, int32_t width, float *memory, const void **staged)
+{
+    const size_t stride = padded((size_t)width);
+    for (int32_t j = 0; j < count; j++) {
+        uint16_t *row = (uint16_t *)(memory + (size_t)j * stride);
+        run->kernels->recode(rows[j], (size_t)width, row, ahead != NULL ? ahead[j] : NULL);
+        staged[j] = row;
+    }
+}
+
+/* Chooses between reading a tile in place and converting it first. staged holds the pointers. */
+static struct operands stage(const struct run *run, int rows, const struct tile *tile,
+                             const struct tile *ahead, const struct scratch *s, struct tile *staged)
+{
+    const struct gqa_shape *shape = &run->plan->shape;
+    struct operands o = {
+        .keys = tile->keys,
+        .values = tile->values,
+        .keys_ahead = ahead != NULL ? ahead->keys : NULL,
+        .values_ahead = ahead != NULL ? ahead->values : NULL,
+        .k_dtype = run->layer->cache.k_dtype,
+        .v_dtype = run->v_dtype,
+    };
+    const bool to_f32 = rows >= STAGE_QUERY_ROWS;
+    if (to_f32 && o.k_dtype != PKV_F32 && run->packed_parts == 0) {
+        stage_f32(run, o.k_dtype, o.keys, tile->count, shape->k_width, s->keys, staged->keys);
+        o.keys = staged->keys;
+        o.k_dtype = PKV_F32;
+    } else if (o.k_dtype == PKV_E4M3) {
+        stage_bf16(run, o.keys, o.keys_ahead, tile->count, shape->k_width, s->keys, staged->keys);
+        o.keys = staged->keys;
+        o.keys_ahead = NULL;
+        o.k_dtype = PKV_BF16;
+    }
+    if (to_f32 && o.v_dtype != PKV_F32) {
+        stage_f32(run, o.v_dtype, o.values, tile->count, shape->v_width, s->values, staged->values);
+        o.values = staged->values;
+        o.v_dtype = PKV_F32;
+    } else if (o.v_dtype == PKV_E4M3) {
+        stage_bf16(run, o.values, o.values_ahead, tile->count, shape->v_width, s->values,
+                   staged->values);
+        o.values = staged->values;
+        o.values_ahead = NULL;
+        o.v_dtype = PKV_BF16;
+    }
+    return o;
+}
+
+void tile_attend(const struct run *run, size_t num_rows, const struct tile *tile,
+                 const struct tile *ahead, const float *bias, const struct scratch *s)
+{
+    const struct gqa_shape *shape = &run->plan->shape;
+    const struct kernels *kernels = run->kernels;
+    const int rows = (int)num_rows;
+    struct tile staged;
+    const struct operands o = stage(run, rows, tile, ahead, s, &staged);
+    float *scores = s->scores;
+    kernel_dot *dot = run->packed_parts > 0 ? kernels->dot_packed[run->packed_parts - 1]
+                                            : kernels->dot[o.k_dtype];
+    dot(s->q, s->q_stride, rows, o.keys, o.keys_ahead, tile->count, shape->k_width, scores);
+    for (size_t r = 0; r < num_rows; r++, scores += TILE_KEYS) {
+        kernels->scale(scores, (size_t)tile->count, run->logit_scale);
+        if (run->constants->softcap > 0.0f) {
+            kernels->softcap(scores, (size_t)tile->count, run->constants->softcap);
+        }
+        for (int32_t j = 0; bias != NULL && j < tile->count; j++) {
+            scores[j] += bias[j];
+        }
+        s->alpha[r] = kernels->softmax(scores, tile->count, &s->max[r], &s->sum[r]);
+    }
+    kernels->weigh[o.v_dtype](s->scores, s->alpha, rows, o.values, o.values_ahead, tile->count,
+                              shape->v_width, s->acc, s->acc_stride);
+}
+
+/* Adds the keys of [from, to) that the mask leaves to query i and head `head` to the tile, and what
+ * it adds to their scores to bias. */
+static void gather_unmasked(const struct run *run, const struct unit *unit, int32_t kv_head,
+                            int32_t query_head, int32_t i, int32_t from, int32_t to,
+                            struct tile *tile, float *bias)
+{
+    const struct gqa_mask *mask = run->layer->mask;
+    const size_t at = (size_t)unit->row * mask->row_stride +
+                      (size_t)query_head * mask->head_stride + (size_t)i * mask->query_stride;
+    for (int32_t key = from; key < to; key++) {
+        const size_t entry = at + (size_t)key;
+        float added = 0.0f;
+        if (mask->dtype == PKV_INT8) {
+            added = ((const uint8_t *)mask->entries)[entry] != 0 ? 0.0f : -INFINITY;
+        } else {
+            const char *from_entry =
+                (const char *)mask->entries + entry * pkv_dtype_bytes(mask->dtype);
+            run->kernels->widen[mask->dtype](from_entry, 1, &added);
+        }
+        if (added != -INFINITY) {
+            bias[tile->count] = added;
+            tile_gather(run, &run->rows[unit->row], kv_head, key, key + 1, tile);
+        }
+    }
+}
+
+/* One KV head: each (query, head of the group) has its own list of keys. */
+static void attend_masked(const struct run *run, const struct unit *unit, int32_t head,
+                          int32_t from, int32_t to, const struct scratch *s)
+{
+    const struct gqa_row *row = &run->rows[unit->row];
+    struct tile tile;
+    float bias[TILE_KEYS];
+    for (int32_t i = unit->q0; i < unit->q1; i++) {
+        const struct visible seen = visible_to(row, &run->plan->shape, i, i + 1);
+        for (int32_t g = 0; g < run->group; g++) {
+            const int32_t query_head = head * run->group + g;
+            const size_t r = (size_t)(i - unit->q0) * (size_t)run->group + (size_t)g;
+            tile.count = 0;
+            gather_unmasked(run, unit, head, query_head, i, from, visible_min(to, seen.prefix),
+                            &tile, bias);
+            gather_unmasked(run, unit, head, query_head, i, visible_max(from, seen.first),
+                            visible_min(to, seen.end), &tile, bias);
+            if (tile.count > 0) {
+                const struct scratch one = scratch_from(s, r);
+                tile_attend(run, 1, &tile, NULL, bias, &one);
+            }
+        }
+    }
+}
+
+void tile_attend_masked(const struct run *run, const struct unit *unit, int32_t from, int32_t to,
+                        const struct scratch *s)
+{
+    const size_t rows = (size_t)(unit->q1 - unit->q0) * (size_t)run->group;
+    for (int32_t h = 0; h < unit->num_heads; h++) {
+        const struct scratch part = scratch_from(s, (size_t)h * rows);
+        attend_masked(run, unit, unit->head + h, from, to, &part);
+    }
+}
