@@ -24,7 +24,8 @@ version_part = $(shell sed -n 's/^.define PKV_VERSION_$(1) *//p' include/pagedkv
 major   := $(call version_part,MAJOR)
 version := $(major).$(call version_part,MINOR).$(call version_part,PATCH)
 
-sanitize := -g -O1 -fno-omit-frame-pointer -fno-sanitize-recover=all
+# (gcc takes the checks that a sanitiser adds for conversions of ours.)
+sanitize := -g -O1 -fno-omit-frame-pointer -fno-sanitize-recover=all -Wno-conversion
 flags_release  := -O2 -g
 flags_debug    := -Og -g3 -DPKV_ASSERTIONS
 flags_scalar   := -O2 -g -DPKV_SCALAR_ONLY

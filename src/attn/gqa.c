@@ -4,6 +4,8 @@
  * dealt to workers; a worker that has done its own takes from the others. The team may be smaller
  * than was asked for, or one thread inside a caller's parallel region: workers are loop iterations,
  * so each of them runs all the same, and scratch goes by worker, not by thread. */
+#include "attn/gqa.h"
+
 #include <math.h>
 
 #include "attn/run.h"

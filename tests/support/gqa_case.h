@@ -90,8 +90,8 @@ int gqa_case_changed(const struct gqa_case *c, int kinds);
 enum pkv_status gqa_case_call(const struct gqa_case *c, pkv_workspace *workspace);
 
 /* Runs the case and compares with the reference; false after a line that says what differs. A
- * refusal is false too, except PKV_UNSUPPORTED, which only comes back in *status. */
-bool gqa_case_check(struct gqa_case *c, pkv_workspace *workspace, enum pkv_status *status);
+ * refusal is false too. */
+bool gqa_case_check(struct gqa_case *c, pkv_workspace *workspace);
 
 /* The output of query i of row b, all heads, and its bytes; the lse likewise. */
 const void *gqa_case_out(const struct gqa_case *c, int32_t b, int32_t i);
