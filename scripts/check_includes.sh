@@ -6,7 +6,7 @@
 #   runtime -> attn, slots, pages, alloc, base      slots, pages -> alloc, base      alloc -> base
 #   attn    -> base, and of alloc block_table.h alone
 #   kernels (kernels_*, vec_*) -> kernels.h, vec_*, the template, intrinsics, a few C headers
-#   one door a package: jemalloc in alloc/mem.c, xxHash in pages/prefix_index.c, OpenMP in
+#   one door a package: jemalloc in alloc/mem.c, xxHash in pages/prefix_hash.c, OpenMP in
 #   attn/gqa*.c; no .c is included
 set -eu
 
@@ -69,8 +69,8 @@ for file in src/*/*.[ch]; do
         esac
         case $header in
         jemalloc*) [ "$file" = src/alloc/mem.c ] || say "$file: jemalloc's door is alloc/mem.c" ;;
-        xxh*) [ "$file" = src/pages/prefix_index.c ] ||
-            say "$file: xxHash's door is pages/prefix_index.c" ;;
+        xxh*) [ "$file" = src/pages/prefix_hash.c ] ||
+            say "$file: xxHash's door is pages/prefix_hash.c" ;;
         omp.h)
             case $file in
             src/attn/gqa*.c) ;;

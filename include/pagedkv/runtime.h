@@ -11,6 +11,11 @@
  *       pkv_step_commit(cache, step, NULL)                       lengths advance
  *     pkv_seq_destroy(cache, seq)
  *
+ * With config.prefix_cache full blocks of committed tokens stay findable by what they hold, also
+ * after their sequences ended and until their memory is needed: admit adopts the longest run of
+ * them that a request begins with. A hash only finds candidates; tokens, extras, parent block and
+ * namespace decide. The same calls in the same order give the same hits, evictions and block ids.
+ *
  * Handles are values: index, generation and cache in 64 bits. They can be logged and sent; one that
  * was destroyed, reused or belongs to another cache answers PKV_STALE_HANDLE.
  *
@@ -92,14 +97,30 @@ struct pkv_cache_config {
     int num_threads;         /* 0 = OpenMP's default at create */
     enum pkv_isa isa;
     struct pkv_hooks hooks;
-    bool poison_freed; /* debug: cells of a block are overwritten with NaN when it becomes free */
+    bool poison_freed; /* debug: cells of a block are overwritten with NaN when it becomes free, or,
+                          if it stays cached, when it is evicted */
     bool zero_freed;   /* security: with zeros */
+
+    /* The prefix cache. Off, everything else here is ignored but watermark_blocks. On, all groups
+     * are paged and have one block_size, and there are at most 64 (else PKV_UNSUPPORTED). */
+    bool prefix_cache;
+    int32_t num_index_nodes;  /* blocks that the index can know; 0 = twice the blocks of all groups,
+                                 and never fewer than once: windows leave nodes without a block */
+    int32_t max_namespaces;   /* namespaces in use at once, and fields of them likewise: a sequence,
+                                 a quota or a cached block uses one; 0 = one a node and 1024 */
+    int32_t watermark_blocks; /* free blocks that an admission leaves in every group */
+    int32_t max_pinned_blocks; /* of each group, by pkv_prefix_pin; 0 = none may be pinned */
+    int32_t num_events;        /* the last so many wait for pkv_events_drain; 0 = none are kept */
+    const void *fingerprint;   /* bytes that name model, weights, format: part of every key */
+    int32_t fingerprint_bytes;
+    int32_t masked_hash_bits; /* test hook, in [0, 128]: so many bits of each hash are cleared */
 };
 
 /* Exact bytes, before anything is allocated. */
 struct pkv_cache_sizes {
     size_t payload_bytes;  /* pages and rows of all groups */
-    size_t table_bytes;    /* reserved address space of block tables, mapped as used */
+    size_t table_bytes;    /* reserved address space of block tables and, with the prefix cache, of
+                              the sequences' tokens; mapped as used */
     size_t metadata_bytes; /* all else that create takes, scratch of attention not counted */
     size_t token_bytes;    /* of one token, all groups and layers that own pages */
 };
@@ -130,8 +151,8 @@ PKV_API void pkv_cache_close(pkv_cache *cache);
 PKV_API PKV_NODISCARD enum pkv_status pkv_cache_destroy(pkv_cache *cache, bool force);
 
 /* Reads the geometry back: bounds as they are in force, groups with num_blocks, v_width and window
- * filled in. groups and layers point into the cache and live as long as it; hooks are not given
- * back. */
+ * filled in. groups and layers point into the cache and live as long as it; hooks and
+ * fingerprint are not given back. */
 PKV_API PKV_NODISCARD enum pkv_status pkv_cache_describe(const pkv_cache *cache,
                                                          struct pkv_cache_config *config);
 
@@ -149,13 +170,16 @@ struct pkv_group_usage {
     int32_t num_blocks;
     int32_t free;
     int32_t held;
+    int32_t cached; /* free blocks that the prefix cache can still find */
+    int32_t pinned; /* held blocks that a pin holds */
 };
 PKV_API PKV_NODISCARD enum pkv_status pkv_cache_usage(pkv_cache *cache, int32_t group,
                                                       struct pkv_group_usage *usage);
 
 /* The answer to "no". row: index in the batch, -1 when no row is at fault; on a successful begin
  * the first row that was left out, or the number of rows. group: the one that is short. need, free:
- * blocks (or rows). evictable and quota are for prefix caching and stay 0. */
+ * blocks (or rows). evictable: of the free ones, those that are cached. quota: 0, or, when a quota
+ * is what refuses, that quota; free is then what is left of it. */
 struct pkv_shortage {
     int32_t row;
     int32_t group;
@@ -165,17 +189,41 @@ struct pkv_shortage {
     int64_t quota;
 };
 
-/* Options of a sequence; NULL or zeroed = none. */
+/* One field of a namespace, such as the tenant or the adapter and its load: two requests share
+ * cached blocks only where their fields are the same. Fields stand in any order, a tag once; an
+ * empty field differs from an absent one. A field begins to count in the block that holds token
+ * begins_at: what lies wholly before it is shared, a public system prompt for one. */
+#define PKV_MAX_NAMESPACE_FIELDS 4
+#define PKV_MAX_NAMESPACE_BYTES 128
+struct pkv_namespace_field {
+    int32_t tag;       /* what the field is, in the caller's own numbering, >= 1 */
+    int32_t length;    /* bytes, in [0, PKV_MAX_NAMESPACE_BYTES] */
+    const void *bytes; /* read during the call */
+    int32_t begins_at; /* >= 0 */
+};
+
+#define PKV_NUM_PRIORITIES 4
+
+/* Options of a sequence; NULL or zeroed = none. The last four are for the prefix cache. */
 struct pkv_seq_options {
     size_t size;
     uint64_t tag;               /* for pkv_seq_destroy_tagged; 0 = untagged */
-    const int64_t *kept_prefix; /* overrides every group's; NULL = the groups' own */
-    int32_t
-        max_rewind; /* truncate by at most this many tokens always succeeds, in [0, max_seq_len] */
+    const int64_t *kept_prefix; /* overrides every group's; NULL = the groups' own. With the prefix
+                                   cache and a window, another one than the group's is a namespace
+                                   of its own, and takes one of the four fields */
+    /* Truncate by at most max_rewind tokens always succeeds, in [0, max_seq_len]; the last so many
+     * tokens are not findable yet. */
+    int32_t max_rewind;
+    const struct pkv_namespace_field *namespace_fields;
+    int32_t num_namespace_fields;
+    int32_t priority; /* class of what it publishes, in [0, PKV_NUM_PRIORITIES): lower ones are
+                         evicted first */
+    bool no_publish;  /* it finds, but what it computes is never found */
 };
 
 /* A new, empty sequence: the per-request cache handle. Continuous groups claim its row now.
- * PKV_NO_BLOCKS when max_seqs are alive, PKV_BUSY on a closed cache. O(groups * max_blocks). */
+ * PKV_NO_BLOCKS when max_seqs are alive or max_namespaces in use, PKV_BUSY on a closed cache.
+ * O(groups * max_blocks). */
 PKV_API PKV_NODISCARD enum pkv_status
 pkv_seq_create(pkv_cache *cache, const struct pkv_seq_options *options, pkv_seq *seq);
 
@@ -193,34 +241,56 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_seq_length(pkv_cache *cache, pkv_seq s
                                                      int32_t *length);
 
 struct pkv_admission {
-    int32_t num_cached;   /* tokens adopted from the prefix cache: 0 so far */
+    int32_t num_cached;   /* tokens adopted from the prefix cache: the sequence's length now */
     int32_t num_to_write; /* num_tokens - num_cached */
-    int32_t num_blocks;   /* blocks reserved, all groups */
+    int32_t num_blocks;   /* blocks that its tables hold, adopted ones too, all groups */
 };
 
-/* Makes room for a request of num_tokens prompt tokens and reserve_tokens more: blocks for those
- * cells are reserved in every group, or nothing changes and *shortage (may be NULL) says why:
- * PKV_NO_BLOCKS (not now) or PKV_NEVER_FITS. A window group reserves what a window row can hold at
- * once. The sequence must be empty (PKV_INVALID_ARGUMENT). token_extra (NULL = none) are 64 bits a
- * token that stand for content behind placeholder ids; max_cached bounds adoption (0 = none): both
- * are for the prefix cache. PKV_BUSY, PKV_STALE_HANDLE. */
+/* Makes room for a request of num_tokens prompt tokens and reserve_tokens more. With the prefix
+ * cache it adopts the longest cached run that the prompt begins with: whole blocks, at most
+ * num_tokens - 1 tokens and at most max_cached (0 = adopt nothing; num_tokens = all there is), and
+ * only as far as every group has what a query there sees. Blocks for the remaining cells are
+ * reserved in every group; a window group reserves what a window row can hold at once. All of it
+ * happens, or nothing changes and *shortage (may be NULL) says why: PKV_NO_BLOCKS (not now) or
+ * PKV_NEVER_FITS, under config.watermark_blocks and quotas. The sequence must be empty
+ * (PKV_INVALID_ARGUMENT); one that still has reserved blocks adopts nothing. token_extra (NULL =
+ * all 0) are 64 bits a token that stand for content behind placeholder ids. PKV_BUSY,
+ * PKV_STALE_HANDLE. O(num_tokens + blocks). */
 PKV_API PKV_NODISCARD enum pkv_status
 pkv_seq_admit(pkv_cache *cache, pkv_seq seq, const int32_t *token_ids, const uint64_t *token_extra,
               int32_t num_tokens, int32_t reserve_tokens, int32_t max_cached,
               struct pkv_admission *admission, struct pkv_shortage *shortage);
 
+/* What admit would answer to a new sequence with these options (may be NULL), with no effect at
+ * all: nothing is pinned, evicted or made more recent. Routers ask every machine. */
+struct pkv_probe {
+    enum pkv_status status; /* PKV_OK, PKV_NO_BLOCKS, PKV_NEVER_FITS; PKV_BUSY on a closed cache */
+    int32_t num_cached;     /* tokens that it would adopt if there were room */
+    int32_t num_pending;    /* tokens past those that a running sequence is to write: waiting for
+                               them would save computing them again */
+    int32_t num_blocks;     /* as in pkv_admission, on PKV_OK */
+    struct pkv_shortage shortage;
+};
+
+/* Fills *probe. PKV_INVALID_ARGUMENT. O(num_tokens + sequences + tokens shared with them). */
+PKV_API PKV_NODISCARD enum pkv_status
+pkv_cache_probe(pkv_cache *cache, const struct pkv_seq_options *options, const int32_t *token_ids,
+                const uint64_t *token_extra, int32_t num_tokens, int32_t reserve_tokens,
+                int32_t max_cached, struct pkv_probe *probe);
+
 /* n children that share the first `at` tokens (0 <= at <= length) without copying; their options
  * are the parent's. All or none. PKV_NO_BLOCKS when max_seqs would be passed; PKV_NOT_RESIDENT when
  * a window group no longer has what a query at `at` would see; PKV_UNSUPPORTED with a continuous
- * group; PKV_BUSY; PKV_STALE_HANDLE. O(n * blocks). */
+ * group; PKV_BUSY; PKV_STALE_HANDLE. O(n * (blocks + tokens)). */
 PKV_API PKV_NODISCARD enum pkv_status pkv_seq_fork(pkv_cache *cache, pkv_seq seq, int32_t at,
                                                    int32_t n, pkv_seq *children);
 
 /* Shortens a sequence to `length` committed tokens (0 <= length <= its length) and gives back whole
  * blocks past it, reserved ones too. Length 0 always succeeds (preemption). Otherwise every key
  * that a query at `length` sees must be resident, else PKV_NOT_RESIDENT and the last error says the
- * shortest length that is possible; within max_rewind it always is. PKV_BUSY; PKV_STALE_HANDLE;
- * PKV_INVALID_ARGUMENT. */
+ * shortest length that is possible; within max_rewind it always is. Findable blocks are never
+ * written: they stay cached, and a later append into one copies it (or, with no block to copy to,
+ * makes it unfindable first). PKV_BUSY; PKV_STALE_HANDLE; PKV_INVALID_ARGUMENT. */
 PKV_API PKV_NODISCARD enum pkv_status pkv_seq_truncate(pkv_cache *cache, pkv_seq seq,
                                                        int32_t length);
 
@@ -234,7 +304,7 @@ struct pkv_batch {
     const int32_t *token_ids;    /* [sum of q_lens], the tokens whose K and V this step writes */
     const uint64_t *token_extra; /* likewise; NULL = none */
     const int64_t *position_ids; /* likewise, for rope; NULL = position in the sequence */
-    uint64_t now_ns;             /* the caller's clock, for pins */
+    uint64_t now_ns;             /* the caller's clock: pins end by it, when it is not 0 */
 };
 
 /* Reserves cells in every group and plans; writes no payload. On PKV_OK the step is open and
@@ -247,8 +317,8 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_step_begin(pkv_cache *cache,
                                                      const struct pkv_batch *batch, pkv_step *step,
                                                      struct pkv_shortage *shortage);
 
-/* Dry run of begin: the status it would answer now, and *shortage as it would be filled; no effect.
- */
+/* Dry run of begin: the status it would answer now, and *shortage as it would be filled; no effect,
+ * but that pins whose time is up by batch->now_ns end. */
 PKV_API PKV_NODISCARD enum pkv_status pkv_step_fits(pkv_cache *cache, const struct pkv_batch *batch,
                                                     struct pkv_shortage *shortage);
 
@@ -272,7 +342,9 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_step_attend(pkv_cache *cache, pkv_step
 
 /* Ends the step: of row i the first num_keep[i] new cells stay (NULL = all, 0 = none). Fails only,
  * and leaves the step open, when num_keep is out of [0, q_len] or an owning layer was never
- * attended (PKV_INVALID_ARGUMENT); PKV_STALE_HANDLE. Takes no memory. */
+ * attended (PKV_INVALID_ARGUMENT); PKV_STALE_HANDLE. Takes no memory. With the prefix cache, blocks
+ * that became full, and lie max_rewind tokens behind, are findable from now on; where an equal one
+ * was already, the table names that one instead and its own is given back. */
 PKV_API PKV_NODISCARD enum pkv_status pkv_step_commit(pkv_cache *cache, pkv_step step,
                                                       const int32_t *num_keep);
 
@@ -305,6 +377,179 @@ struct pkv_step_view {
 };
 PKV_API PKV_NODISCARD enum pkv_status pkv_step_view(pkv_cache *cache, pkv_step step, int32_t group,
                                                     struct pkv_step_view *view);
+
+/* --- The prefix cache: pins, quotas, flush, events, counters. Without config.prefix_cache the
+ * calls below that would need it answer PKV_UNSUPPORTED. All lock inside; any thread. */
+
+/* Keeps a cached prefix from eviction. */
+typedef struct pkv_pin {
+    uint64_t id;
+} pkv_pin;
+
+/* Pins the longest cached run that these tokens begin with (whole blocks, all num_tokens of them),
+ * in the namespace of options (may be NULL), until now_ns + ttl_ns by the clock of the calls
+ * (ttl_ns 0 = until unpinned), or less of it where config.max_pinned_blocks would be passed.
+ * *num_pinned is how many tokens that is; 0, and a zeroed *pin, when there is nothing to pin. Pins
+ * may overlap. PKV_NO_BLOCKS when as many pins as max_pinned_blocks exist, PKV_INVALID_ARGUMENT,
+ * PKV_UNSUPPORTED. O(num_tokens). */
+PKV_API PKV_NODISCARD enum pkv_status
+pkv_prefix_pin(pkv_cache *cache, const struct pkv_seq_options *options, const int32_t *token_ids,
+               const uint64_t *token_extra, int32_t num_tokens, uint64_t ttl_ns, uint64_t now_ns,
+               pkv_pin *pin, int32_t *num_pinned);
+
+/* Ends a pin. PKV_STALE_HANDLE when it ended already. O(blocks). */
+PKV_API PKV_NODISCARD enum pkv_status pkv_prefix_unpin(pkv_cache *cache, pkv_pin pin);
+
+/* Ends every pin whose time is up at now_ns, as pin and begin do when they bring a clock;
+ * UINT64_MAX ends all. *num_ended may be NULL. O(pins + blocks). */
+PKV_API PKV_NODISCARD enum pkv_status pkv_prefix_expire(pkv_cache *cache, uint64_t now_ns,
+                                                        int32_t *num_ended);
+
+/* The most blocks, of all groups together, that live sequences with this field in their namespace
+ * may hold, shared ones counted for each; num_blocks 0 takes the limit away. Admission and begin
+ * keep to it; a fork, which shares, may pass it, and lowering it below what is held takes nothing
+ * away. begins_at does not matter.
+ * PKV_NO_BLOCKS when max_namespaces are in use, PKV_INVALID_ARGUMENT, PKV_UNSUPPORTED. O(1). */
+PKV_API PKV_NODISCARD enum pkv_status
+pkv_namespace_quota(pkv_cache *cache, const struct pkv_namespace_field *field, int64_t num_blocks);
+
+/* What this field's quota is measured by. PKV_NOT_FOUND for a field that no sequence, cached block
+ * or quota names. O(1). */
+struct pkv_field_usage {
+    int64_t held;   /* blocks in the tables of its sequences, all groups */
+    int64_t quota;  /* 0 = none */
+    int64_t cached; /* findable blocks, held or free, under the field */
+};
+PKV_API PKV_NODISCARD enum pkv_status pkv_namespace_usage(pkv_cache *cache,
+                                                          const struct pkv_namespace_field *field,
+                                                          struct pkv_field_usage *usage);
+
+/* What flush or reset found. */
+struct pkv_flush_report {
+    int32_t held;     /* blocks that sequences and pins hold, all groups */
+    int32_t orphaned; /* of those, findable ones that are not any more: their holders go on */
+    int32_t removed;  /* cached blocks that became plain free ones */
+};
+
+/* Forgets everything cached under this field, and raises its epoch: sequences created before go on
+ * but publish nothing more. Pins on it end. report may be NULL. PKV_INVALID_ARGUMENT,
+ * PKV_UNSUPPORTED. O(index nodes + pins), under the mutex. */
+PKV_API PKV_NODISCARD enum pkv_status pkv_namespace_flush(pkv_cache *cache,
+                                                          const struct pkv_namespace_field *field,
+                                                          struct pkv_flush_report *report);
+
+/* Forgets everything cached, in all namespaces: after new weights were loaded. While sequences or
+ * pins hold blocks it refuses with PKV_BUSY, fills report->held, and changes nothing; with force it
+ * orphans what they hold, and pins end. Sequences from before publish nothing more. report may be
+ * NULL; its numbers are exact when nobody else flushes meanwhile. PKV_UNSUPPORTED. O(index nodes +
+ * pins), the mutex being free now and then. */
+PKV_API PKV_NODISCARD enum pkv_status pkv_cache_reset(pkv_cache *cache, bool force,
+                                                      struct pkv_flush_report *report);
+
+enum pkv_event_kind {
+    PKV_EVENT_STORED = 0,  /* a block is findable */
+    PKV_EVENT_REMOVED = 1, /* it is not any more, in any group */
+    PKV_EVENT_CLEARED = 2, /* nothing is: key and parent are zero */
+    PKV_EVENT_OFFLOADED = 3,
+    PKV_EVENT_ONBOARDED = 4 /* both with tiers, which are not built yet */
+};
+enum pkv_event_reason {
+    PKV_REASON_COMMIT = 0,
+    PKV_REASON_CAPACITY = 1, /* evicted: its memory was needed */
+    PKV_REASON_FLUSH = 2,
+    PKV_REASON_RESET = 3,
+    PKV_REASON_DEMOTED = 4,
+    PKV_REASON_CORRUPT = 5
+};
+
+/* A block's key: the same content under the same fingerprint has the same key everywhere. */
+struct pkv_block_key {
+    uint64_t low;
+    uint64_t high;
+};
+
+/* Numbers count from 1 without gaps, in the one order in which things happened. */
+struct pkv_event {
+    uint64_t number;
+    enum pkv_event_kind kind;
+    enum pkv_event_reason reason;
+    struct pkv_block_key key;
+    struct pkv_block_key parent_key;    /* zero: the block is the first of a prompt */
+    struct pkv_block_key namespace_key; /* of the fields that count in the block; zero: none */
+};
+
+/* Moves the oldest waiting events, at most max_events, into events; *count is how many, *num_lost
+ * (may be NULL) how many were overwritten before this call and after the last one: after a loss
+ * pkv_cache_visit shows the whole again. PKV_INVALID_ARGUMENT, PKV_UNSUPPORTED. O(max_events). */
+PKV_API PKV_NODISCARD enum pkv_status pkv_events_drain(pkv_cache *cache, struct pkv_event *events,
+                                                       int32_t max_events, int32_t *count,
+                                                       uint64_t *num_lost);
+
+/* Counters since create, and what is there now. Tokens of admissions; blocks of all groups. */
+struct pkv_stats {
+    uint64_t num_admissions;
+    uint64_t queried_tokens;    /* prompt tokens of admissions that could adopt, first ones */
+    uint64_t hit_tokens;        /* adopted of those */
+    uint64_t readmitted_tokens; /* prompt tokens of sequences that were cut to 0 and came again */
+    uint64_t rehit_tokens;      /* adopted of those */
+    uint64_t stored_blocks;     /* blocks that became findable */
+    uint64_t deduplicated_blocks;
+    uint64_t unpublished_blocks; /* full, but index full, collision, or parent evicted */
+    uint64_t evicted_blocks;
+    uint64_t copied_blocks; /* copies on write */
+    uint64_t collisions;    /* equal hashes of different content */
+    uint64_t num_events;    /* the last event's number */
+    uint64_t lost_events;
+    uint64_t expired_pins;
+    int64_t num_blocks; /* = held_blocks + free_blocks, paged groups */
+    int64_t held_blocks;
+    int64_t free_blocks;
+    int64_t cached_blocks; /* of the free ones */
+    int64_t pinned_blocks; /* of the held ones */
+    int64_t table_cells;   /* tokens that the blocks in all tables hold ... */
+    int64_t used_cells;    /* ... and those that are committed; shared blocks count for each */
+    int32_t num_seqs;
+    int32_t num_pins;
+    int32_t num_nodes; /* of the index, in use */
+    int32_t max_nodes;
+    size_t index_bytes; /* constant after create */
+};
+
+/* Fills *stats. Works without the prefix cache too. O(groups + sequences). */
+PKV_API PKV_NODISCARD enum pkv_status pkv_cache_stats(pkv_cache *cache, struct pkv_stats *stats);
+
+/* Renders the counters in the Prometheus text format, names prefixed pagedkv_, through write, which
+ * answers false to stop (PKV_IO then). No lock is held while it runs. */
+PKV_API PKV_NODISCARD enum pkv_status
+pkv_metrics_write(pkv_cache *cache, bool (*write)(void *context, const char *text, size_t bytes),
+                  void *context);
+
+enum pkv_block_state {
+    PKV_BLOCK_FREE = 0,   /* nothing in it */
+    PKV_BLOCK_CACHED = 1, /* free, findable */
+    PKV_BLOCK_HELD = 2,
+    PKV_BLOCK_PINNED = 3 /* held by a pin, perhaps by sequences too */
+};
+
+struct pkv_block_info {
+    int32_t group;
+    int32_t block;
+    enum pkv_block_state state;
+    int32_t ref_count;
+    bool is_findable;
+    int32_t priority; /* and what follows: when findable */
+    struct pkv_block_key key;
+    struct pkv_block_key parent_key;
+    struct pkv_block_key namespace_key;
+};
+
+/* Shows every block of every paged group in order, for tools; visit answers false to stop. The
+ * mutex is held for slices of a few blocks and never while visit runs, so the whole is no snapshot:
+ * *next_event (may be NULL) is the number of the first event that may not be in it, and whoever
+ * follows the cache applies events from there on. Works without the prefix cache too. O(blocks). */
+PKV_API PKV_NODISCARD enum pkv_status
+pkv_cache_visit(pkv_cache *cache, bool (*visit)(void *context, const struct pkv_block_info *info),
+                void *context, uint64_t *next_event);
 
 #ifdef __cplusplus
 }

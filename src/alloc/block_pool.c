@@ -1,53 +1,66 @@
 /* SPDX-License-Identifier: MIT
  *
- * Block ids with reference counts. Free ids form a doubly linked queue inside an array of records,
- * oldest first, so taking and giving back are O(1) and need no memory. The records lie apart from
- * the payload: a stray write through a key or value cannot break the queue.
+ * Block ids with reference counts. Free ids form doubly linked queues inside an array of records,
+ * oldest first, so taking, giving back and moving are O(1) and need no memory. The records lie
+ * apart from the payload: a stray write through a key or value cannot break a queue.
  *
- * block_pool_drop is the one place that puts an id on the queue, at its change from one to zero.
- * Lists may name an id several times; they are validated whole by counting each id's entries in its
+ * block_pool_drop_to is the one place that puts an id on a queue at its change from one to zero,
+ * and block_pool_take and block_pool_revive are the two that take it off for the change back. Lists
+ * may name an id several times; they are validated whole by counting each id's entries in its
  * record's scratch, which every path leaves at zero again. */
 #include "alloc/block_pool.h"
 
 #include "base/error.h"
 
-static void enqueue(pkv_pool *pool, int32_t id)
+static void enqueue(pkv_pool *pool, int32_t id, int32_t number)
 {
+    struct block_queue *queue = &pool->queues[number];
     struct block_record *record = &pool->records[id];
-    record->prev = pool->tail;
+    record->prev = queue->tail;
     record->next = BLOCK_POOL_NONE;
-    if (pool->tail == BLOCK_POOL_NONE) {
-        pool->head = id;
+    record->queue = number;
+    if (queue->tail == BLOCK_POOL_NONE) {
+        queue->head = id;
     } else {
-        pool->records[pool->tail].next = id;
+        pool->records[queue->tail].next = id;
     }
-    pool->tail = id;
+    queue->tail = id;
+    queue->length++;
     pool->num_free++;
 }
 
-static int32_t dequeue(pkv_pool *pool)
+/* From wherever in its queue it is. */
+static void unqueue(pkv_pool *pool, int32_t id)
 {
-    const int32_t id = pool->head;
     struct block_record *record = &pool->records[id];
-    pool->head = record->next;
-    if (pool->head == BLOCK_POOL_NONE) {
-        pool->tail = BLOCK_POOL_NONE;
+    struct block_queue *queue = &pool->queues[record->queue];
+    if (record->prev == BLOCK_POOL_NONE) {
+        queue->head = record->next;
     } else {
-        pool->records[pool->head].prev = BLOCK_POOL_NONE;
+        pool->records[record->prev].next = record->next;
     }
+    if (record->next == BLOCK_POOL_NONE) {
+        queue->tail = record->prev;
+    } else {
+        pool->records[record->next].prev = record->prev;
+    }
+    record->prev = BLOCK_POOL_NONE;
     record->next = BLOCK_POOL_NONE;
+    record->queue = BLOCK_POOL_NONE;
+    queue->length--;
     pool->num_free--;
-    return id;
 }
 
 int32_t block_pool_take(pkv_pool *pool)
 {
-    if (pool->num_free == 0) {
-        return BLOCK_POOL_NONE;
+    for (int32_t number = 0; number < BLOCK_POOL_QUEUES; number++) {
+        const int32_t id = pool->queues[number].head;
+        if (id != BLOCK_POOL_NONE) {
+            block_pool_revive(pool, id);
+            return id;
+        }
     }
-    const int32_t id = dequeue(pool);
-    pool->records[id].ref_count = 1;
-    return id;
+    return BLOCK_POOL_NONE;
 }
 
 void block_pool_retain(pkv_pool *pool, int32_t id)
@@ -56,15 +69,53 @@ void block_pool_retain(pkv_pool *pool, int32_t id)
     pool->records[id].ref_count++;
 }
 
-bool block_pool_drop(pkv_pool *pool, int32_t id)
+void block_pool_revive(pkv_pool *pool, int32_t id)
 {
-    pkv_assert(pool->records[id].ref_count > 0);
+    pkv_assert(pool->records[id].ref_count == 0);
+    unqueue(pool, id);
+    pool->records[id].ref_count = 1;
+}
+
+void block_pool_hold(pkv_pool *pool, int32_t id)
+{
+    if (pool->records[id].ref_count == 0) {
+        block_pool_revive(pool, id);
+    } else {
+        block_pool_retain(pool, id);
+    }
+}
+
+bool block_pool_drop_to(pkv_pool *pool, int32_t id, int32_t queue)
+{
+    pkv_assert(pool->records[id].ref_count > 0 && queue >= 0 && queue < BLOCK_POOL_QUEUES);
     pool->records[id].ref_count--;
     if (pool->records[id].ref_count > 0) {
         return false;
     }
-    enqueue(pool, id);
+    enqueue(pool, id, queue);
     return true;
+}
+
+bool block_pool_drop(pkv_pool *pool, int32_t id)
+{
+    return block_pool_drop_to(pool, id, BLOCK_POOL_PLAIN);
+}
+
+void block_pool_requeue(pkv_pool *pool, int32_t id, int32_t queue)
+{
+    pkv_assert(pool->records[id].ref_count == 0 && queue >= 0 && queue < BLOCK_POOL_QUEUES);
+    unqueue(pool, id);
+    enqueue(pool, id, queue);
+}
+
+int32_t block_pool_free_queue(const pkv_pool *pool, int32_t id)
+{
+    return pool->records[id].queue;
+}
+
+int32_t block_pool_queue_length(const pkv_pool *pool, int32_t queue)
+{
+    return pool->queues[queue].length;
 }
 
 size_t block_pool_bytes(int32_t num_blocks)
@@ -92,15 +143,17 @@ enum pkv_status pkv_pool_create(int32_t num_blocks, const struct pkv_hooks *hook
     }
     made->hooks = memory;
     made->num_blocks = num_blocks;
-    made->head = BLOCK_POOL_NONE;
-    made->tail = BLOCK_POOL_NONE;
+    for (int32_t number = 0; number < BLOCK_POOL_QUEUES; number++) {
+        made->queues[number].head = BLOCK_POOL_NONE;
+        made->queues[number].tail = BLOCK_POOL_NONE;
+    }
     made->records = hooks_alloc_array(&memory, (size_t)num_blocks, sizeof made->records[0]);
     if (made->records == NULL) {
         pkv_pool_destroy(made);
         return refuse(PKV_NO_MEMORY, "no memory for a pool of %d blocks", num_blocks);
     }
     for (int32_t id = 0; id < num_blocks; id++) {
-        enqueue(made, id);
+        enqueue(made, id, BLOCK_POOL_PLAIN);
     }
     *pool = made;
     return PKV_OK;
@@ -240,22 +293,36 @@ static int32_t expect(const pkv_pool *pool, bool holds, const char *what, int32_
     return holds ? 0 : 1;
 }
 
-/* Follows the queue. Each record met must point back to the one before, so none is met twice: the
- * walk ends even when a broken link closes a ring. */
-static int32_t check_queue(const pkv_pool *pool)
+/* Follows a queue. Each record met must point back to the one before and name this queue, so none
+ * is met twice: the walk ends even when a broken link closes a ring. */
+static int32_t check_queue(const pkv_pool *pool, int32_t number)
 {
+    const struct block_queue *queue = &pool->queues[number];
     int32_t before = BLOCK_POOL_NONE;
     int32_t length = 0;
-    for (int32_t id = pool->head; id != BLOCK_POOL_NONE; id = pool->records[id].next) {
+    for (int32_t id = queue->head; id != BLOCK_POOL_NONE; id = pool->records[id].next) {
         if (id < 0 || id >= pool->num_blocks || pool->records[id].prev != before) {
-            return expect(pool, false, "the free queue has a broken link", id);
+            return expect(pool, false, "a free queue has a broken link", id);
+        }
+        if (pool->records[id].queue != number) {
+            return expect(pool, false, "an id waits on a queue that it does not name", id);
         }
         before = id;
         length++;
     }
-    return expect(pool, before == pool->tail, "the free queue ends before its tail", pool->tail) +
-           expect(pool, length == pool->num_free, "the free queue is not as long as its count",
+    return expect(pool, before == queue->tail, "a free queue ends before its tail", queue->tail) +
+           expect(pool, length == queue->length, "a free queue is not as long as its count",
                   length);
+}
+
+/* Is it linked where it says? Together with the walks: is it on exactly one queue? */
+static bool is_queued(const pkv_pool *pool, int32_t id)
+{
+    const struct block_record *record = &pool->records[id];
+    if (record->queue < 0 || record->queue >= BLOCK_POOL_QUEUES) {
+        return false;
+    }
+    return id == pool->queues[record->queue].head || record->prev != BLOCK_POOL_NONE;
 }
 
 int32_t pkv_pool_check(const pkv_pool *pool)
@@ -264,16 +331,22 @@ int32_t pkv_pool_check(const pkv_pool *pool)
         (void)refuse(PKV_INVALID_ARGUMENT, "pool is NULL");
         return 1;
     }
-    int32_t faults = check_queue(pool);
+    int32_t faults = 0;
+    int32_t queued = 0;
     int32_t unheld = 0;
+    for (int32_t number = 0; number < BLOCK_POOL_QUEUES; number++) {
+        faults += check_queue(pool, number);
+        queued += pool->queues[number].length;
+    }
     for (int32_t id = 0; id < pool->num_blocks; id++) {
         const struct block_record *record = &pool->records[id];
-        const bool is_queued = id == pool->head || record->prev != BLOCK_POOL_NONE;
         faults += expect(pool, record->ref_count >= 0, "a reference count is negative", id);
-        faults += expect(pool, is_queued == (record->ref_count == 0),
+        faults += expect(pool, is_queued(pool, id) == (record->ref_count == 0),
                          "an id is free and not queued, or held and queued", id);
         faults += expect(pool, record->scratch == 0, "a scratch count was left behind", id);
         unheld += record->ref_count == 0;
     }
-    return faults + expect(pool, unheld == pool->num_free, "free + held is not num_blocks", unheld);
+    return faults +
+           expect(pool, queued == pool->num_free, "the queues do not add up to num_free", queued) +
+           expect(pool, unheld == pool->num_free, "free + held is not num_blocks", unheld);
 }

@@ -3,19 +3,39 @@
  * Why frozen cells and a writer: after a fork parent and child hold the tail block together. The
  * parent, its writer, goes on in place behind the cells that the child reads (frozen); the child
  * copies. When the writer leaves, the first holder that appends behind the frozen cells becomes the
- * writer, so the last of n children never copies. Cells past a holder's length are nobody's. */
+ * writer, so the last of n children never copies. Cells past a holder's length are nobody's.
+ *
+ * Why freeze: a block that the prefix index names may be found by anyone at any time, so it has no
+ * writer for as long as it is named; whoever was cut back into it copies. */
 #include "runtime/blocks.h"
 
 #include "alloc/block_pool.h"
 #include "base/error.h"
 #include "pages/page_store.h"
 
-int32_t blocks_take(struct group *group, int32_t writer)
+static bool scrubs(const pkv_cache *cache)
 {
-    const int32_t block = block_pool_take(group->pool);
+    return cache->config.poison_freed || cache->config.zero_freed;
+}
+
+static bool is_cached(const pkv_cache *cache, const struct group *group, int32_t block)
+{
+    return cache_has_prefix(cache) &&
+           prefix_index_node_of(cache->prefix.index, group->index, block).index != PREFIX_NONE;
+}
+
+int32_t blocks_take(pkv_cache *cache, struct group *group, int32_t writer)
+{
+    const int32_t block = cache_has_prefix(cache)
+                              ? prefix_index_take(cache->prefix.index, group->index)
+                              : block_pool_take(group->pool);
     pkv_assert(block != NO_BLOCK);
-    group->blocks[block].writer = writer;
-    group->blocks[block].frozen = 0;
+    struct block *state = &group->blocks[block];
+    if (state->is_stale) {
+        blocks_scrub(cache, group, block);
+    }
+    state->writer = writer;
+    state->frozen = 0;
     return block;
 }
 
@@ -33,36 +53,92 @@ void blocks_share(struct group *group, int32_t block, int32_t num_cells, int32_t
     }
 }
 
+void blocks_adopt(struct group *group, int32_t block)
+{
+    block_pool_hold(group->pool, block);
+    blocks_freeze(group, block);
+    group->blocks[block].is_stale = false;
+}
+
+void blocks_freeze(struct group *group, int32_t block)
+{
+    struct block *state = &group->blocks[block];
+    const bool is_alone = pkv_pool_ref_count(group->pool, block) == 1;
+    state->writer = NO_SEQ;
+    state->frozen = is_alone ? 0 : group->config->block_size;
+}
+
 void blocks_scrub(pkv_cache *cache, struct group *group, int32_t block)
 {
-    if (cache->config.poison_freed || cache->config.zero_freed) {
+    if (scrubs(cache)) {
         page_store_fill(group->pages, block, cache->config.poison_freed ? PAGE_STORE_POISON : 0);
+    }
+    if (group_is_paged(group)) {
+        group->blocks[block].is_stale = false;
     }
 }
 
-void blocks_drop(pkv_cache *cache, struct group *group, int32_t block, int32_t holder)
+void blocks_scrub_forgotten(pkv_cache *cache)
+{
+    for (int32_t g = 0; scrubs(cache) && g < cache->config.num_groups; g++) {
+        struct group *group = &cache->groups[g];
+        for (int32_t block = 0; block < group->config->num_blocks; block++) {
+            if (group->blocks[block].is_stale && !is_cached(cache, group, block)) {
+                blocks_scrub(cache, group, block);
+            }
+        }
+    }
+}
+
+static void drop(pkv_cache *cache, struct group *group, int32_t block, int32_t holder,
+                 bool is_behind)
 {
     struct block *state = &group->blocks[block];
     if (state->writer == holder) {
         state->writer = NO_SEQ;
     }
-    if (block_pool_drop(group->pool, block)) {
-        state->frozen = 0;
+    const bool is_free = cache_has_prefix(cache) ? prefix_index_drop(cache->prefix.index,
+                                                                     group->index, block, is_behind)
+                                                 : block_pool_drop(group->pool, block);
+    if (is_free && is_cached(cache, group, block)) {
+        state->is_stale = scrubs(cache);
+    } else if (is_free) {
         blocks_scrub(cache, group, block);
-    } else if (pkv_pool_ref_count(group->pool, block) == 1) {
+    }
+    if (is_free || pkv_pool_ref_count(group->pool, block) == 1) {
         state->frozen = 0;
     }
 }
 
-bool blocks_claim(struct group *group, int32_t block, int32_t seq, int32_t offset,
-                  enum tail_change *change)
+void blocks_drop(pkv_cache *cache, struct group *group, int32_t block, int32_t holder)
+{
+    drop(cache, group, block, holder, false);
+}
+
+void blocks_drop_behind(pkv_cache *cache, struct group *group, int32_t block, int32_t holder)
+{
+    drop(cache, group, block, holder, true);
+}
+
+int32_t blocks_num_free(const struct group *group)
+{
+    return pkv_pool_num_free(group->pool);
+}
+
+int32_t blocks_num_cached(const struct group *group)
+{
+    return pkv_pool_num_free(group->pool) - block_pool_queue_length(group->pool, BLOCK_POOL_PLAIN);
+}
+
+bool blocks_claim(const pkv_cache *cache, struct group *group, int32_t block, int32_t seq,
+                  int32_t offset, enum tail_change *change)
 {
     struct block *state = &group->blocks[block];
     const bool is_writer = state->writer == seq;
     const bool is_alone = pkv_pool_ref_count(group->pool, block) == 1;
     const bool is_behind = offset >= state->frozen && (is_writer || state->writer == NO_SEQ);
     *change = TAIL_AS_BEFORE;
-    if (is_alone || is_behind) {
+    if ((is_alone || is_behind) && !is_cached(cache, group, block)) {
         if (!is_writer) {
             state->writer = seq;
             *change = TAIL_CLAIMED;
@@ -74,6 +150,22 @@ bool blocks_claim(struct group *group, int32_t block, int32_t seq, int32_t offse
         *change = TAIL_LEFT;
     }
     return false;
+}
+
+bool blocks_claim_cached(const pkv_cache *cache, struct group *group, int32_t block, int32_t seq,
+                         enum tail_change *change)
+{
+    if (!is_cached(cache, group, block) || pkv_pool_ref_count(group->pool, block) != 1) {
+        return false;
+    }
+    group->blocks[block].writer = seq;
+    *change = TAIL_CLAIMED;
+    return true;
+}
+
+void blocks_forget(pkv_cache *cache, struct group *group, int32_t block)
+{
+    prefix_index_detach(cache->prefix.index, group->index, block);
 }
 
 void blocks_unclaim(struct group *group, int32_t block, int32_t seq, enum tail_change change)

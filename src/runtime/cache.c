@@ -10,12 +10,14 @@
 #include <string.h>
 
 #include "alloc/block_pool.h"
+#include "base/carve.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "pages/page_store.h"
-#include "runtime/carve.h"
+#include "runtime/blocks.h"
 #include "runtime/config.h"
 #include "runtime/constants.h"
+#include "runtime/prefix.h"
 #include "runtime/sequence.h"
 #include "slots/slot_map.h"
 
@@ -32,6 +34,24 @@ static void carve_group(const struct pkv_cache_config *config, const struct conf
     } else {
         group->slot_ids = carve(carver, max_rows, sizeof *group->slot_ids);
     }
+}
+
+/* The prefix cache's arrays: none without it. max_blocks is that of a table; all groups have one
+ * block_size. */
+static void carve_prefix(const struct pkv_cache_config *config, struct prefix_cache *prefix,
+                         struct carver *carver)
+{
+    if (!config->prefix_cache) {
+        return;
+    }
+    const size_t max_blocks =
+        (size_t)config_blocks_of_cells(config->max_seq_len, config->groups[0].block_size);
+    const size_t num_groups = (size_t)config->num_groups;
+    prefix->matched = carve(carver, max_blocks, sizeof *prefix->matched);
+    prefix->windows = carve(carver, num_groups, sizeof *prefix->windows);
+    prefix->pools = carve(carver, num_groups, sizeof *prefix->pools);
+    prefix->pins = carve(carver, (size_t)config->max_pinned_blocks, sizeof *prefix->pins);
+    prefix->events.ring = carve(carver, (size_t)config->num_events, sizeof *prefix->events.ring);
 }
 
 /* Every array of a cache. *cache holds no more than they need while counting. */
@@ -69,6 +89,7 @@ static enum pkv_status carve_cache(const struct pkv_cache_config *config,
         most_blocks = blocks > most_blocks ? blocks : most_blocks;
     }
     cache->check_cells = carve(carver, most_blocks, sizeof *cache->check_cells);
+    carve_prefix(config, &cache->prefix, carver);
     return carver->overflows ? refuse(PKV_INVALID_ARGUMENT, "the cache's tables overflow size_t")
                              : PKV_OK;
 }
@@ -112,6 +133,22 @@ static enum pkv_status add_group_sizes(const struct pkv_cache_config *config,
     return fits ? PKV_OK : refuse(PKV_INVALID_ARGUMENT, "groups[%d]: its bytes overflow size_t", g);
 }
 
+static enum pkv_status add_prefix_sizes(const struct pkv_cache_config *config,
+                                        const struct config_budget *budget,
+                                        struct pkv_cache_sizes *sizes)
+{
+    int32_t num_blocks[CONFIG_MAX_PREFIX_GROUPS] = {0};
+    for (int32_t g = 0; config->prefix_cache && g < config->num_groups; g++) {
+        struct config_group group;
+        const enum pkv_status status = config_group_of(config, budget, g, &group);
+        if (status != PKV_OK) {
+            return status;
+        }
+        num_blocks[g] = group.config.num_blocks;
+    }
+    return config->prefix_cache ? prefix_size_of(config, num_blocks, sizes) : PKV_OK;
+}
+
 /* Sizes of a checked and resolved config. */
 static enum pkv_status size_of(const struct pkv_cache_config *config,
                                const struct config_budget *budget, struct pkv_cache_sizes *sizes)
@@ -122,6 +159,9 @@ static enum pkv_status size_of(const struct pkv_cache_config *config,
     *sizes = (struct pkv_cache_sizes){0};
     for (int32_t g = 0; status == PKV_OK && g < config->num_groups; g++) {
         status = add_group_sizes(config, budget, g, sizes);
+    }
+    if (status == PKV_OK) {
+        status = add_prefix_sizes(config, budget, sizes);
     }
     if (status == PKV_OK) {
         sizes->metadata_bytes +=
@@ -164,6 +204,7 @@ static void free_group(pkv_cache *cache, struct group *group)
 static void free_cache(pkv_cache *cache)
 {
     const struct pkv_hooks hooks = cache->mem.user;
+    prefix_free(cache);
     for (int32_t g = 0; cache->groups != NULL && g < cache->config.num_groups; g++) {
         free_group(cache, &cache->groups[g]);
     }
@@ -215,6 +256,7 @@ static enum pkv_status copy_config(pkv_cache *cache, const struct config_budget 
         cache->groups[g].num_owners = of.num_owners;
         cache->groups[g].max_blocks = of.max_blocks;
         cache->groups[g].config = &cache->group_configs[g];
+        cache->groups[g].index = g;
     }
     config->groups = cache->group_configs;
     config->layers = cache->layer_configs;
@@ -354,9 +396,9 @@ static enum pkv_status build(pkv_cache *cache, const struct config_budget *budge
     }
     if (status == PKV_OK) {
         build_seqs(cache);
-        status = build_attention(cache);
+        status = prefix_build(cache);
     }
-    return status;
+    return status == PKV_OK ? build_attention(cache) : status;
 }
 
 enum pkv_status pkv_cache_create(const struct pkv_cache_config *config, pkv_cache **cache)
@@ -425,6 +467,10 @@ enum pkv_status pkv_cache_describe(const pkv_cache *cache, struct pkv_cache_conf
     config->num_threads = pkv_workspace_num_threads(cache->workspace);
     config->isa = pkv_workspace_isa(cache->workspace);
     config->hooks = (struct pkv_hooks){0};
+    config->num_index_nodes =
+        cache_has_prefix(cache) ? prefix_index_num_nodes(cache->prefix.index) : 0;
+    config->fingerprint = NULL;
+    config->fingerprint_bytes = 0;
     return PKV_OK;
 }
 
@@ -451,12 +497,17 @@ enum pkv_status pkv_cache_usage(pkv_cache *cache, int32_t group, struct pkv_grou
                       cache->config.num_groups);
     }
     const struct group *of = &cache->groups[group];
-    cache_lock(cache);
-    const int32_t num_free =
-        group_is_paged(of) ? pkv_pool_num_free(of->pool) : pkv_slots_num_free(of->slots);
-    cache_unlock(cache);
+    const bool is_paged = group_is_paged(of);
     const int32_t num_blocks = of->config->num_blocks;
+    cache_lock(cache);
+    const int32_t num_free = is_paged ? blocks_num_free(of) : pkv_slots_num_free(of->slots);
     *usage = (struct pkv_group_usage){
-        .num_blocks = num_blocks, .free = num_free, .held = num_blocks - num_free};
+        .num_blocks = num_blocks,
+        .free = num_free,
+        .held = num_blocks - num_free,
+        .cached = is_paged ? blocks_num_cached(of) : 0,
+        .pinned = of->num_pinned,
+    };
+    cache_unlock(cache);
     return PKV_OK;
 }

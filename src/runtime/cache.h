@@ -8,7 +8,16 @@
  *   cache        counts, builds, describes and frees; by carve, and constants of layers
  *   blocks       one block of a group: take, share, drop, may it be written in place
  *   seq_table    a sequence's block table in one group: extend, cut, reclaim, what is resident
- *   sequence     handles, create, destroy, admit, fork, truncate
+ *   sequence     handles, create, destroy, fork, truncate
+ *   admit        admission and its dry run, the probe
+ *   prefix       a sequence's tokens, what it publishes, and what it finds
+ *   prefix_build the index, its fingerprint, room for the tokens
+ *   quota        how many blocks a namespace's sequences hold
+ *   pin          cached runs that are kept for a time
+ *   flush        forgetting what is cached
+ *   events       the ring of what became findable and what ceased to be
+ *   metrics      counters, and their text
+ *   visit        every block, for tools
  *   step         begin, commit, abort, view
  *   step_attend  the step's plans, and one layer run by them
  *   check        walks everything
@@ -26,12 +35,14 @@
 #include "pagedkv/alloc.h"
 #include "pagedkv/runtime.h"
 #include "pagedkv/slots.h"
+#include "pages/prefix_index.h"
 
 #define NO_BLOCK (-1)
 #define NO_SEQ (-1)
 
 /* One block of a paged group, beside its count in the pool. holders = table entries that name it +
- * pins of the open step.
+ * pins of the open step + prefix pins. A block that has a node in the prefix index is full and
+ * committed: nobody writes it again.
  *
  *   count = number of holders,  a free block has writer NO_SEQ and frozen 0
  *   writer = the one sequence that may write cells from frozen on without a copy, or NO_SEQ
@@ -40,6 +51,8 @@
 struct block {
     int32_t writer;
     int32_t frozen;
+    int32_t num_pins; /* prefix pins that hold it */
+    bool is_stale;    /* became free with its content, to be overwritten when that is forgotten */
 };
 
 /* A sequence's side of one group. Paged: its block table, of which entry i is
@@ -58,6 +71,7 @@ struct seq_table {
     int32_t frontier;
     int32_t end;
     int32_t promised_end; /* where the table ends once all that was admitted is written */
+    int32_t charged;      /* blocks that its namespace's quotas count: those mapped */
     int32_t row;
     pkv_slot slot;
 };
@@ -80,6 +94,7 @@ struct reservation {
     int32_t copied_from;
     int32_t tail; /* the block whose writer changed */
     enum tail_change change;
+    bool forgets; /* the tail, findable so far, is written in place: there is no block to copy to */
 };
 
 /* Layers with one geometry and table. Exactly one of pool and slots is there. Constant after
@@ -87,6 +102,7 @@ struct reservation {
  * marked as the step's. */
 struct group {
     const struct pkv_group_config *config; /* as in force */
+    int32_t index;
     int32_t num_owners;
     int32_t max_blocks; /* 0 for continuous */
     struct gqa_shape shape;
@@ -106,6 +122,7 @@ struct group {
     struct pkv_page_copy *copies;
     int32_t num_copies;
     int32_t num_planned; /* blocks that the rows decided so far will take */
+    int32_t num_pinned;  /* blocks with prefix pins; not the step's */
     int32_t *slot_ids;   /* continuous */
     int64_t *kept_prefix;
     pkv_plan *plan;
@@ -128,6 +145,29 @@ enum seq_state {
     SEQ_DYING /* destroyed while in the open step: the handle is stale, the rest goes at its end */
 };
 
+/* A sequence's side of the prefix cache; all zero without it. Its tokens lie in its row of
+ * prefix_cache.tokens (and extra, when has_extra):
+ *
+ *   [0, num_published * block_size)   in blocks that were found or published; newest is the node of
+ *                                     the last of them, held, or the root
+ *   [.., length)                      committed
+ *   [.., num_known)                   its prompt, or written by the open step
+ *
+ *   num_published <= num_tried <= what was full and max_rewind behind at the last commit */
+struct seq_prefix {
+    struct prefix_scope scope;
+    struct prefix_ref newest;
+    uint64_t epoch;
+    int32_t num_published;
+    int32_t num_tried;
+    int32_t num_prompt; /* tokens of its admission, less what was written otherwise */
+    int32_t num_known;
+    int32_t priority;
+    bool no_publish;
+    bool has_extra;
+    bool was_admitted;
+};
+
 /* One sequence; its index is its row in every per-sequence array for life. Guarded by the mutex.
  *
  *   number of SEQ_FREE records = num_free_seqs = length of the free list
@@ -142,6 +182,7 @@ struct seq {
     int32_t max_rewind;
     int32_t kept_prefix; /* -1: each group's own */
     int32_t next_free;
+    struct seq_prefix prefix;
 };
 
 /* The one step. Guarded by the mutex while it is not open; open, constant until commit or abort.
@@ -164,7 +205,54 @@ struct step {
 struct check_cell {
     int32_t count;
     int32_t last_seq; /* + 1; the last sequence whose table named the block */
+    int32_t num_pins; /* of prefix pins */
     bool writer_holds;
+};
+
+/* A cached run that is held. The nodes of blocks 0 .. num_nodes - 1 are leaf and its ancestors;
+ * which of their blocks it holds follows from kept_prefix and max_rewind. */
+struct pin {
+    uint64_t generation;
+    struct prefix_ref leaf; /* held */
+    int32_t num_nodes;      /* 0: this record is free */
+    int32_t kept_prefix;    /* -1: each group's own */
+    int32_t max_rewind;
+    int32_t next_free;
+    uint64_t ends_ns; /* UINT64_MAX: never by itself */
+};
+
+/* The last events: number n lies in ring[n % capacity].
+ *   next - first waiting,  first <= next,  next - first <= capacity,  num_lost since the last drain
+ */
+struct events {
+    struct pkv_event *ring;
+    int32_t capacity;
+    uint64_t first;
+    uint64_t next;
+    uint64_t num_lost;
+    uint64_t total_lost;
+    uint64_t cleared_epoch;       /* nodes of an earlier one went with the last CLEARED */
+    enum pkv_event_reason reason; /* why nodes lose their blocks just now */
+};
+
+/* The prefix cache of a cache. index NULL: there is none, and the rest is zero. */
+struct prefix_cache {
+    struct prefix_index *index;
+    int32_t block_size;
+    int32_t *tokens; /* [max_seqs][max_seq_len], reserved address space */
+    uint64_t *extra; /* likewise */
+    size_t token_bytes;
+    size_t extra_bytes;
+    struct prefix_ref *matched;    /* [max_blocks], of the call at hand */
+    struct prefix_window *windows; /* [num_groups], likewise */
+    pkv_pool **pools;              /* [num_groups] */
+    struct pin *pins;              /* [max_pinned_blocks] */
+    int32_t first_free_pin;
+    int32_t num_pins;
+    uint64_t soonest_ns; /* no pin ends before */
+    size_t index_bytes;  /* of the index, its nodes and the sequences' tokens */
+    struct events events;
+    struct pkv_stats counts; /* those of its fields that only grow */
 };
 
 struct pkv_cache {
@@ -189,6 +277,7 @@ struct pkv_cache {
     int32_t first_free_seq;
     int32_t num_free_seqs;
     struct step step;
+    struct prefix_cache prefix;
     struct check_cell *check_cells;
 };
 
@@ -205,6 +294,11 @@ static inline void cache_unlock(pkv_cache *cache)
 static inline bool group_is_paged(const struct group *group)
 {
     return group->pool != NULL;
+}
+
+static inline bool cache_has_prefix(const pkv_cache *cache)
+{
+    return cache->prefix.index != NULL;
 }
 
 /* The tokens that a sequence of this group always sees. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * Walks everything that the runtime keeps twice, or derives, and compares: each block's count with
- * the table entries and pins that name it, each table with the equations of struct seq_table, each
- * record with its list. A line per violation goes to the log hook; nothing is changed or repaired.
- * O(blocks + sequences * table), under the mutex. */
+ * the table entries, step pins and prefix pins that name it, each table with the equations of
+ * struct seq_table, each record with its list. A line per violation goes to the log hook; nothing
+ * is changed or repaired. O(blocks + sequences * table), under the mutex. */
 #include "runtime/cache.h"
 
 #include <string.h>
@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/window.h"
 #include "runtime/config.h"
+#include "runtime/pin.h"
 #include "runtime/seq_table.h"
 
 static int32_t report(const pkv_cache *cache, const char *what, int32_t group, int32_t seq,
@@ -105,6 +106,97 @@ static int32_t check_pins(pkv_cache *cache, int32_t g)
     return broken;
 }
 
+/* Prefix pins too; each must find its blocks by its run. */
+static int32_t check_pin(pkv_cache *cache, int32_t g, int32_t index)
+{
+    const struct group *group = &cache->groups[g];
+    const struct pin *pin = &cache->prefix.pins[index];
+    struct prefix_ref ref = pin->leaf;
+    int32_t broken = 0;
+    for (int32_t i = pin->num_nodes - 1; i >= 0; i--) {
+        const struct prefix_node *node = prefix_index_node(cache->prefix.index, ref);
+        if (node == NULL || node->depth != i) {
+            return broken + report(cache, "a pin whose run is broken", g, NO_SEQ, index);
+        }
+        const int32_t block = prefix_index_block(cache->prefix.index, ref, g);
+        if (pin_maps(group, pin, i) && block == NO_BLOCK) {
+            broken += report(cache, "a pin without its block", g, NO_SEQ, index);
+        } else if (pin_maps(group, pin, i)) {
+            cache->check_cells[block].count++;
+            cache->check_cells[block].num_pins++;
+        }
+        ref = node->parent;
+    }
+    return broken;
+}
+
+static int32_t check_prefix_pins(pkv_cache *cache, int32_t g)
+{
+    int32_t broken = 0;
+    for (int32_t i = 0; cache_has_prefix(cache) && i < cache->config.max_pinned_blocks; i++) {
+        if (cache->prefix.pins[i].num_nodes > 0) {
+            broken += check_pin(cache, g, i);
+        }
+    }
+    int32_t num_pinned = 0;
+    for (int32_t block = 0; block < cache->groups[g].config->num_blocks; block++) {
+        const int32_t num_pins = cache->check_cells[block].num_pins;
+        num_pinned += num_pins > 0;
+        if (num_pins != cache->groups[g].blocks[block].num_pins) {
+            broken += report(cache, "a block's number of pins", g, NO_SEQ, block);
+        }
+    }
+    if (num_pinned != cache->groups[g].num_pinned) {
+        broken += report(cache, "the number of pinned blocks", g, NO_SEQ, num_pinned);
+    }
+    return broken;
+}
+
+/* A sequence's newest node stands where it says, over blocks that are its own or equal to them. */
+static int32_t check_published(pkv_cache *cache, int32_t seq)
+{
+    const struct seq_prefix *prefix = &cache->seqs[seq].prefix;
+    const struct prefix_node *node = prefix_index_node(cache->prefix.index, prefix->newest);
+    const int32_t block_size = cache->prefix.block_size;
+    int32_t broken = 0;
+    if (prefix->num_published * block_size > cache->seqs[seq].length ||
+        prefix->num_published > prefix->num_tried) {
+        broken += report(cache, "more published than written", -1, seq, prefix->num_published);
+    }
+    if (prefix->num_published == 0 ? prefix->newest.index != PREFIX_NONE
+                                   : node == NULL || node->depth != prefix->num_published - 1) {
+        return broken + report(cache, "a newest node", -1, seq, prefix->newest.index);
+    }
+    const int32_t *tokens = prefix_index_tokens(cache->prefix.index, prefix->newest);
+    const int32_t *own = cache->prefix.tokens + (size_t)seq * (size_t)cache->config.max_seq_len;
+    if (node != NULL && memcmp(own + (size_t)node->depth * (size_t)block_size, tokens,
+                               (size_t)block_size * sizeof *own) != 0) {
+        broken += report(cache, "tokens of a newest node", -1, seq, prefix->newest.index);
+    }
+    return broken;
+}
+
+static int32_t check_prefix(pkv_cache *cache)
+{
+    int32_t broken = 0;
+    if (!cache_has_prefix(cache)) {
+        return 0;
+    }
+    for (int32_t i = 0; i < cache->config.max_seqs; i++) {
+        if (cache->seqs[i].state == SEQ_FREE) {
+            continue;
+        }
+        broken += check_published(cache, i);
+        for (int32_t g = 0; g < cache->config.num_groups; g++) {
+            const struct seq_table *table = &cache->groups[g].seq_tables[i];
+            if (table->charged != seq_table_num_mapped(table, table->end)) {
+                broken += report(cache, "a charge that is not what is held", g, i, table->charged);
+            }
+        }
+    }
+    return broken + prefix_index_check(cache->prefix.index);
+}
+
 static int32_t check_blocks(pkv_cache *cache, int32_t g)
 {
     const struct group *group = &cache->groups[g];
@@ -114,6 +206,9 @@ static int32_t check_blocks(pkv_cache *cache, int32_t g)
         const int32_t count = pkv_pool_ref_count(group->pool, block);
         if (count != cache->check_cells[block].count) {
             broken += report(cache, "a count that is not the number of holders", g, NO_SEQ, block);
+        }
+        if (state->is_stale && count > 0) {
+            broken += report(cache, "a held block to be overwritten", g, NO_SEQ, block);
         }
         if (state->writer != NO_SEQ && !cache->check_cells[block].writer_holds) {
             broken +=
@@ -146,6 +241,7 @@ static int32_t check_group(pkv_cache *cache, int32_t g)
         }
     }
     broken += check_pins(cache, g);
+    broken += check_prefix_pins(cache, g);
     return broken + check_blocks(cache, g);
 }
 
@@ -188,7 +284,7 @@ int32_t pkv_cache_check(pkv_cache *cache)
         return 0;
     }
     cache_lock(cache);
-    int32_t broken = check_seqs(cache);
+    int32_t broken = check_seqs(cache) + check_prefix(cache);
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
         broken += check_group(cache, g);
     }

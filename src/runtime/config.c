@@ -15,6 +15,8 @@
 #include "base/hooks.h"
 
 #define MAX_THREADS 1024
+#define MAX_NAMESPACES (1 << 24)
+#define HASH_BITS 128
 
 struct bound {
     const char *field;
@@ -137,6 +139,32 @@ static enum pkv_status check_layer(const struct pkv_cache_config *config, int32_
     return sharing != PKV_OK ? sharing : gqa_check_constants(&layer->constants, &geometry, prefix);
 }
 
+/* One key names a block in every group, so all must cut a prompt at the same places. */
+static enum pkv_status check_prefix_cache(const struct pkv_cache_config *config)
+{
+    if (!config->prefix_cache) {
+        return PKV_OK;
+    }
+    if (config->fingerprint == NULL && config->fingerprint_bytes > 0) {
+        return refuse(PKV_INVALID_ARGUMENT, "fingerprint is NULL, fingerprint_bytes = %d",
+                      config->fingerprint_bytes);
+    }
+    if (config->num_groups > CONFIG_MAX_PREFIX_GROUPS) {
+        return refuse(PKV_UNSUPPORTED, "num_groups = %d: with prefix_cache at most %d",
+                      config->num_groups, CONFIG_MAX_PREFIX_GROUPS);
+    }
+    for (int32_t g = 0; g < config->num_groups; g++) {
+        if (config->groups[g].storage != PKV_STORAGE_PAGED ||
+            config->groups[g].block_size != config->groups[0].block_size) {
+            return refuse(PKV_UNSUPPORTED,
+                          "groups[%d]: with prefix_cache all groups are paged and have one "
+                          "block_size",
+                          g);
+        }
+    }
+    return PKV_OK;
+}
+
 static enum pkv_status check_whole(const struct pkv_cache_config *config)
 {
     const struct bound bounds[] = {
@@ -148,6 +176,13 @@ static enum pkv_status check_whole(const struct pkv_cache_config *config)
         {"max_step_tokens", config->max_step_tokens, 1, INT32_MAX},
         {"num_threads", config->num_threads, 0, MAX_THREADS},
         {"isa", config->isa, PKV_ISA_BEST, PKV_ISA_AVX512BF16},
+        {"watermark_blocks", config->watermark_blocks, 0, INT32_MAX},
+        {"num_index_nodes", config->num_index_nodes, 0, INT32_MAX},
+        {"max_namespaces", config->max_namespaces, 0, MAX_NAMESPACES},
+        {"max_pinned_blocks", config->max_pinned_blocks, 0, CONFIG_MAX_SEQS},
+        {"num_events", config->num_events, 0, INT32_MAX},
+        {"fingerprint_bytes", config->fingerprint_bytes, 0, INT32_MAX},
+        {"masked_hash_bits", config->masked_hash_bits, 0, HASH_BITS},
     };
     const enum pkv_status status = check_bounds("", bounds, sizeof bounds / sizeof bounds[0]);
     if (status != PKV_OK) {
@@ -184,7 +219,7 @@ enum pkv_status config_check(const struct pkv_cache_config *config)
     for (int32_t i = 0; status == PKV_OK && i < config->num_layers; i++) {
         status = check_layer(config, i);
     }
-    return status;
+    return status == PKV_OK ? check_prefix_cache(config) : status;
 }
 
 struct pkv_cache_config config_resolve(const struct pkv_cache_config *config)

@@ -12,6 +12,9 @@
 /* Sequence indices take 24 bits of a handle. */
 #define CONFIG_MAX_SEQS (1 << 24)
 
+/* Groups of a cache with prefix_cache. */
+#define CONFIG_MAX_PREFIX_GROUPS 64
+
 /* A byte budget shared out over the groups whose num_blocks is 0:
  *
  *   shared_bytes = bytes - payload of the groups that are fixed

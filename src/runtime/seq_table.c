@@ -20,34 +20,48 @@ static int32_t smaller(int32_t a, int32_t b)
     return a < b ? a : b;
 }
 
+struct seq_table seq_table_adopted(const struct group *group, int32_t kept_prefix,
+                                   int32_t num_blocks, int32_t max_rewind)
+{
+    const int32_t block_size = group->config->block_size;
+    const int64_t window = group->config->sliding_window;
+    const int64_t length = (int64_t)num_blocks * block_size;
+    const int64_t query = length > max_rewind ? length - max_rewind : 0;
+    struct seq_table table = {.end = num_blocks};
+    table.kept_end = window > 0 ? config_blocks_of_cells(kept_prefix, block_size) : 0;
+    table.frontier = larger(table.kept_end, first_needed_block(query, window, block_size));
+    return table;
+}
+
+int32_t seq_table_num_mapped(const struct seq_table *table, int32_t end)
+{
+    return smaller(table->kept_end, end) + larger(0, end - table->frontier);
+}
+
 void seq_table_reset(struct group *group, int32_t seq, int32_t kept_prefix)
 {
     struct seq_table *table = &group->seq_tables[seq];
-    const bool has_window = group->config->sliding_window > 0;
-    table->kept_end =
-        has_window ? config_blocks_of_cells(kept_prefix, group->config->block_size) : 0;
-    table->frontier = table->kept_end;
-    table->end = 0;
-    table->promised_end = 0;
+    *table = seq_table_adopted(group, kept_prefix, 0, 0);
     int32_t *entries = seq_table_entries(group, seq);
     for (int32_t i = 0; i < group->max_blocks; i++) {
         entries[i] = NO_BLOCK;
     }
 }
 
-void seq_table_extend(struct group *group, int32_t seq, int32_t end)
+void seq_table_extend(pkv_cache *cache, struct group *group, int32_t seq, int32_t end)
 {
     struct seq_table *table = &group->seq_tables[seq];
     int32_t *entries = seq_table_entries(group, seq);
     while (table->end < end) {
-        entries[table->end] = blocks_take(group, seq);
+        entries[table->end] = blocks_take(cache, group, seq);
         table->end++;
     }
 }
 
-void seq_table_reserve(struct group *group, int32_t seq, int32_t end, int64_t num_cells)
+void seq_table_reserve(pkv_cache *cache, struct group *group, int32_t seq, int32_t end,
+                       int64_t num_cells)
 {
-    seq_table_extend(group, seq, end);
+    seq_table_extend(cache, group, seq, end);
     group->seq_tables[seq].promised_end =
         config_blocks_of_cells(num_cells, group->config->block_size);
 }
@@ -116,10 +130,10 @@ void seq_table_reclaim(pkv_cache *cache, struct group *group, int32_t seq, int32
     const int32_t needed = first_needed_block(length, window, group->config->block_size);
     int32_t *entries = seq_table_entries(group, seq);
     for (; table->frontier < needed; table->frontier++) {
-        blocks_drop(cache, group, entries[table->frontier], seq);
+        blocks_drop_behind(cache, group, entries[table->frontier], seq);
         entries[table->frontier] = NO_BLOCK;
         if (table->end < table->promised_end && pkv_pool_num_free(group->pool) > 0) {
-            seq_table_extend(group, seq, table->end + 1);
+            seq_table_extend(cache, group, seq, table->end + 1);
         }
     }
 }
@@ -138,10 +152,4 @@ int32_t seq_table_next_resident(const struct group *group, int32_t seq, int32_t 
     }
     /* The shortest length whose window begins behind the hole. */
     return (int32_t)(hole_end + window - 1);
-}
-
-int32_t seq_table_num_mapped(const struct group *group, int32_t seq, int32_t end)
-{
-    const struct seq_table *table = &group->seq_tables[seq];
-    return smaller(table->kept_end, end) + larger(0, end - table->frontier);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The life of a sequence: claimed, filled by steps, forked, shortened, released. Every call checks
- * everything first and changes something only when nothing can fail any more, so a refusal leaves
- * no trace. Free indices form a stack inside the records.
+ * The life of a sequence: claimed, admitted (admit.c), filled by steps, forked, shortened,
+ * released. Every call checks everything first and changes something only when nothing can fail any
+ * more, so a refusal leaves no trace. Free indices form a stack inside the records.
  *
  * A sequence of the open step is busy; only destroying it is allowed, and then its blocks wait for
  * the step's end (SEQ_DYING), because attention still reads them. */
@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "runtime/blocks.h"
-#include "runtime/config.h"
+#include "runtime/quota.h"
 #include "runtime/seq_table.h"
 
 #define GENERATION_MASK (((uint64_t)1 << HANDLE_GENERATION_BITS) - 1)
@@ -62,8 +62,7 @@ static enum pkv_status refuse_stale(pkv_seq handle)
     return refuse(PKV_STALE_HANDLE, "sequence %016llx is stale", (unsigned long long)handle.id);
 }
 
-/* A live sequence that no step has in work. */
-static enum pkv_status find_idle(pkv_cache *cache, pkv_seq handle, struct seq **seq)
+enum pkv_status sequence_find_idle(pkv_cache *cache, pkv_seq handle, struct seq **seq)
 {
     struct seq *found = sequence_find(cache, handle);
     if (found == NULL) {
@@ -97,6 +96,8 @@ void sequence_release(pkv_cache *cache, int32_t index)
         }
     }
     struct seq *seq = &cache->seqs[index];
+    quota_settle(cache, index);
+    prefix_leave(cache, seq);
     seq->state = SEQ_FREE;
     seq->in_step = false;
     seq->next_free = cache->first_free_seq;
@@ -117,7 +118,8 @@ static void claim_slot(struct group *group, int32_t index)
     (void)status;
 }
 
-/* An empty sequence with the options of `model`. There must be a free index. */
+/* An empty sequence with the options of `model`, which hands its namespaces over. There must be a
+ * free index. */
 static int32_t claim(pkv_cache *cache, const struct seq *model)
 {
     const int32_t index = cache->first_free_seq;
@@ -130,6 +132,13 @@ static int32_t claim(pkv_cache *cache, const struct seq *model)
     seq->kept_prefix = model->kept_prefix;
     seq->length = 0;
     seq->next_free = NO_SEQ;
+    seq->prefix = (struct seq_prefix){
+        .scope = model->prefix.scope,
+        .newest = PREFIX_ROOT,
+        .epoch = model->prefix.epoch,
+        .priority = model->prefix.priority,
+        .no_publish = model->prefix.no_publish,
+    };
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
         struct group *group = &cache->groups[g];
         if (group_is_paged(group)) {
@@ -141,11 +150,13 @@ static int32_t claim(pkv_cache *cache, const struct seq *model)
     return index;
 }
 
-static enum pkv_status check_options(const pkv_cache *cache, const struct pkv_seq_options *options,
-                                     struct seq *model)
+enum pkv_status sequence_check_options(const pkv_cache *cache,
+                                       const struct pkv_seq_options *options, struct seq *model,
+                                       struct prefix_name *name)
 {
     const int32_t max_seq_len = cache->config.max_seq_len;
-    *model = (struct seq){.kept_prefix = -1};
+    *model = (struct seq){.kept_prefix = -1, .prefix.newest = PREFIX_ROOT};
+    name->count = 0;
     if (options == NULL) {
         return PKV_OK;
     }
@@ -161,13 +172,21 @@ static enum pkv_status check_options(const pkv_cache *cache, const struct pkv_se
         return refuse(PKV_INVALID_ARGUMENT, "kept_prefix = %lld, below 0",
                       (long long)*options->kept_prefix);
     }
+    if (options->priority < 0 || options->priority >= PKV_NUM_PRIORITIES) {
+        return refuse(PKV_INVALID_ARGUMENT, "priority = %d, outside [0, %d)", options->priority,
+                      PKV_NUM_PRIORITIES);
+    }
     model->tag = options->tag;
     model->max_rewind = options->max_rewind;
+    model->prefix.priority = options->priority;
+    model->prefix.no_publish = options->no_publish;
     if (options->kept_prefix != NULL) {
         const int64_t kept = *options->kept_prefix;
         model->kept_prefix = kept < max_seq_len ? (int32_t)kept : max_seq_len;
     }
-    return PKV_OK;
+    const enum pkv_status status =
+        prefix_name_of(options->namespace_fields, options->num_namespace_fields, name);
+    return status == PKV_OK ? prefix_name_kept(cache, model, name) : status;
 }
 
 static enum pkv_status check_room(const pkv_cache *cache, int32_t count)
@@ -189,12 +208,16 @@ enum pkv_status pkv_seq_create(pkv_cache *cache, const struct pkv_seq_options *o
         return refuse(PKV_INVALID_ARGUMENT, "%s is NULL", cache == NULL ? "cache" : "seq");
     }
     struct seq model;
-    enum pkv_status status = check_options(cache, options, &model);
+    struct prefix_name name;
+    enum pkv_status status = sequence_check_options(cache, options, &model, &name);
     if (status != PKV_OK) {
         return status;
     }
     cache_lock(cache);
     status = check_room(cache, 1);
+    if (status == PKV_OK) {
+        status = prefix_join(cache, &name, &model);
+    }
     if (status == PKV_OK) {
         *seq = handle_of(cache, claim(cache, &model));
     }
@@ -261,119 +284,6 @@ enum pkv_status pkv_seq_length(pkv_cache *cache, pkv_seq handle, int32_t *length
     return seq != NULL ? PKV_OK : refuse_stale(handle);
 }
 
-/* Where the table of this group must end so that num_cells tokens find room. */
-static int32_t admitted_end(const pkv_cache *cache, const struct group *group,
-                            const struct seq *seq, int64_t num_cells)
-{
-    return config_blocks_for(group->config, cache->config.max_step_tokens, num_cells,
-                             group_kept_prefix(group, seq), seq->max_rewind);
-}
-
-static enum pkv_status refuse_admission(int32_t g, int32_t need, int32_t available,
-                                        int32_t num_blocks, struct pkv_shortage *shortage)
-{
-    if (shortage != NULL) {
-        *shortage = (struct pkv_shortage){.row = -1, .group = g, .need = need, .free = available};
-    }
-    if (need > num_blocks) {
-        return refuse(PKV_NEVER_FITS, "group %d: %d blocks needed, it has %d", g, need, num_blocks);
-    }
-    return refuse(PKV_NO_BLOCKS, "group %d: %d blocks needed, %d free", g, need, available);
-}
-
-static enum pkv_status check_admission(const pkv_cache *cache, const struct seq *seq,
-                                       int64_t num_cells, struct pkv_shortage *shortage)
-{
-    const int32_t index = sequence_index(cache, seq);
-    if (num_cells > cache->config.max_seq_len) {
-        if (shortage != NULL) {
-            *shortage = (struct pkv_shortage){.row = -1, .group = -1};
-        }
-        return refuse(PKV_NEVER_FITS, "%lld tokens, max_seq_len is %d", (long long)num_cells,
-                      cache->config.max_seq_len);
-    }
-    enum pkv_status worst = PKV_OK;
-    for (int32_t g = 0; g < cache->config.num_groups; g++) {
-        const struct group *group = &cache->groups[g];
-        if (!group_is_paged(group)) {
-            continue;
-        }
-        const int32_t end = admitted_end(cache, group, seq, num_cells);
-        const int32_t available = pkv_pool_num_free(group->pool);
-        const int32_t num_blocks = group->config->num_blocks;
-        const bool never = end > num_blocks;
-        /* What no waiting can help goes before what is short now, whichever group comes first. */
-        if (never || (worst == PKV_OK && end - group->seq_tables[index].end > available)) {
-            worst = refuse_admission(g, never ? end : end - group->seq_tables[index].end, available,
-                                     num_blocks, shortage);
-        }
-        if (never) {
-            break;
-        }
-    }
-    return worst;
-}
-
-static enum pkv_status admit(pkv_cache *cache, pkv_seq handle, int64_t num_cells,
-                             int32_t *num_blocks, struct pkv_shortage *shortage)
-{
-    struct seq *seq = NULL;
-    if (cache->is_closed) {
-        return refuse(PKV_BUSY, "the cache is closed");
-    }
-    enum pkv_status status = find_idle(cache, handle, &seq);
-    if (status != PKV_OK) {
-        return status;
-    }
-    if (seq->length != 0) {
-        return refuse(PKV_INVALID_ARGUMENT,
-                      "the sequence holds %d tokens; only an empty one is "
-                      "admitted",
-                      seq->length);
-    }
-    status = check_admission(cache, seq, num_cells, shortage);
-    if (status != PKV_OK) {
-        return status;
-    }
-    for (int32_t g = 0; g < cache->config.num_groups; g++) {
-        struct group *group = &cache->groups[g];
-        if (group_is_paged(group)) {
-            const int32_t index = sequence_index(cache, seq);
-            seq_table_reserve(group, index, admitted_end(cache, group, seq, num_cells), num_cells);
-            *num_blocks += group->seq_tables[index].end;
-        }
-    }
-    return PKV_OK;
-}
-
-enum pkv_status pkv_seq_admit(pkv_cache *cache, pkv_seq seq, const int32_t *token_ids,
-                              const uint64_t *token_extra, int32_t num_tokens,
-                              int32_t reserve_tokens, int32_t max_cached,
-                              struct pkv_admission *admission, struct pkv_shortage *shortage)
-{
-    (void)token_extra;
-    if (cache == NULL || admission == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "%s is NULL", cache == NULL ? "cache" : "admission");
-    }
-    if (num_tokens < 0 || reserve_tokens < 0 || max_cached < 0) {
-        return refuse(PKV_INVALID_ARGUMENT,
-                      "num_tokens = %d, reserve_tokens = %d, max_cached = %d: one is below 0",
-                      num_tokens, reserve_tokens, max_cached);
-    }
-    if (token_ids == NULL && num_tokens > 0) {
-        return refuse(PKV_INVALID_ARGUMENT, "token_ids is NULL");
-    }
-    const int64_t num_cells = (int64_t)num_tokens + reserve_tokens;
-    cache_lock(cache);
-    int32_t num_blocks = 0;
-    const enum pkv_status status = admit(cache, seq, num_cells, &num_blocks, shortage);
-    cache_unlock(cache);
-    if (status == PKV_OK) {
-        *admission = (struct pkv_admission){.num_to_write = num_tokens, .num_blocks = num_blocks};
-    }
-    return status;
-}
-
 /* Every key that a query at `length` sees is there, in every group. */
 static enum pkv_status check_resident(const pkv_cache *cache, int32_t index, int32_t length)
 {
@@ -413,7 +323,7 @@ static enum pkv_status fork_seq(pkv_cache *cache, pkv_seq handle, int32_t at, in
                                 pkv_seq *children)
 {
     struct seq *parent = NULL;
-    enum pkv_status status = find_idle(cache, handle, &parent);
+    enum pkv_status status = sequence_find_idle(cache, handle, &parent);
     if (status != PKV_OK) {
         return status;
     }
@@ -429,11 +339,16 @@ static enum pkv_status fork_seq(pkv_cache *cache, pkv_seq handle, int32_t at, in
         status = check_room(cache, n);
     }
     for (int32_t i = 0; status == PKV_OK && i < n; i++) {
+        if (cache_has_prefix(cache)) {
+            prefix_scope_share(cache->prefix.index, &parent->prefix.scope);
+        }
         const int32_t child = claim(cache, parent);
         for (int32_t g = 0; g < cache->config.num_groups; g++) {
             seq_table_fork(&cache->groups[g], index, child, at, parent->length);
         }
         cache->seqs[child].length = at;
+        prefix_fork(cache, index, child, at);
+        quota_settle(cache, child);
         children[i] = handle_of(cache, child);
     }
     return status;
@@ -458,7 +373,7 @@ enum pkv_status pkv_seq_fork(pkv_cache *cache, pkv_seq seq, int32_t at, int32_t 
 static enum pkv_status truncate_seq(pkv_cache *cache, pkv_seq handle, int32_t length)
 {
     struct seq *seq = NULL;
-    enum pkv_status status = find_idle(cache, handle, &seq);
+    enum pkv_status status = sequence_find_idle(cache, handle, &seq);
     if (status != PKV_OK) {
         return status;
     }
@@ -477,6 +392,8 @@ static enum pkv_status truncate_seq(pkv_cache *cache, pkv_seq handle, int32_t le
         }
     }
     seq->length = length;
+    prefix_cut(cache, index, length);
+    quota_settle(cache, index);
     return PKV_OK;
 }
 

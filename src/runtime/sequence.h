@@ -12,6 +12,7 @@
 #define PKV_RUNTIME_SEQUENCE_H
 
 #include "runtime/cache.h"
+#include "runtime/prefix.h"
 
 #define HANDLE_INDEX_BITS 24
 #define HANDLE_GENERATION_BITS 39
@@ -23,6 +24,15 @@ uint64_t sequence_next_generation(uint64_t generation);
 
 /* The live sequence that a handle names, or NULL. The mutex is held, as for all that follow. */
 struct seq *sequence_find(pkv_cache *cache, pkv_seq handle);
+
+/* A live sequence that no step has in work: PKV_STALE_HANDLE, PKV_BUSY. */
+enum pkv_status sequence_find_idle(pkv_cache *cache, pkv_seq handle, struct seq **seq);
+
+/* A caller's options (NULL = none) as those of *model, and the name of its namespace. Needs no
+ * mutex. PKV_INVALID_ARGUMENT. */
+enum pkv_status sequence_check_options(const pkv_cache *cache,
+                                       const struct pkv_seq_options *options, struct seq *model,
+                                       struct prefix_name *name);
 
 /* Gives back everything that a destroyed sequence holds, and its index. */
 void sequence_release(pkv_cache *cache, int32_t index);

@@ -20,6 +20,9 @@
 #include "base/error.h"
 #include "runtime/blocks.h"
 #include "runtime/config.h"
+#include "runtime/pin.h"
+#include "runtime/prefix.h"
+#include "runtime/quota.h"
 #include "runtime/seq_table.h"
 #include "runtime/sequence.h"
 
@@ -164,16 +167,30 @@ static void forget_row(pkv_cache *cache, int32_t row)
     }
 }
 
+/* Charges the blocks that a decided row takes to its namespace, or takes that back. */
+static void charge_row(pkv_cache *cache, int32_t row, int32_t sign)
+{
+    for (int32_t g = 0; g < cache->config.num_groups; g++) {
+        struct group *group = &cache->groups[g];
+        if (group_is_paged(group)) {
+            quota_plan(cache, group, cache->step.seqs[row],
+                       sign * group->reservations[row].num_new);
+        }
+    }
+}
+
 static void forget(pkv_cache *cache, int32_t num_rows)
 {
     for (int32_t i = num_rows - 1; i >= 0; i--) {
+        charge_row(cache, i, -1);
         forget_row(cache, i);
     }
 }
 
 /* What a row takes in one group, and who writes its tail block from now on. */
-static struct reservation decide_in_group(struct group *group, const struct step *step, int32_t row)
+static struct reservation decide_in_group(const pkv_cache *cache, struct group *group, int32_t row)
 {
+    const struct step *step = &cache->step;
     const int32_t seq = step->seqs[row];
     const struct seq_table *table = &group->seq_tables[seq];
     const int32_t q_len = row_q_len(step, row);
@@ -188,7 +205,8 @@ static struct reservation decide_in_group(struct group *group, const struct step
     reservation.num_new = end > table->end ? end - table->end : 0;
     if (tail < table->end) {
         reservation.tail = seq_table_entries(group, seq)[tail];
-        if (!blocks_claim(group, reservation.tail, seq, length % block_size, &reservation.change)) {
+        if (!blocks_claim(cache, group, reservation.tail, seq, length % block_size,
+                          &reservation.change)) {
             reservation.copied_from = reservation.tail;
         }
     }
@@ -200,33 +218,88 @@ static int32_t num_taken(const struct reservation *reservation)
     return reservation->num_new + (reservation->copied_from != NO_BLOCK);
 }
 
+/* A row that is one block short because it must not write a findable tail forgets that one instead.
+ * All free blocks are taken then, so no block after it stays findable without it. */
+static void avoid_copy(const pkv_cache *cache, struct group *group, int32_t row, int32_t available)
+{
+    struct reservation *reservation = &group->reservations[row];
+    if (reservation->copied_from != NO_BLOCK && num_taken(reservation) == available + 1 &&
+        blocks_claim_cached(cache, group, reservation->tail, cache->step.seqs[row],
+                            &reservation->change)) {
+        reservation->copied_from = NO_BLOCK;
+        reservation->forgets = true;
+    }
+}
+
+/* Decides one row in one group. What no waiting can help goes before what is short now. */
+static enum pkv_status decide_group(pkv_cache *cache, int32_t g, int32_t row,
+                                    enum pkv_status status, struct pkv_shortage *shortage)
+{
+    struct group *group = &cache->groups[g];
+    struct reservation *reservation = &group->reservations[row];
+    const int32_t available = blocks_num_free(group) - group->num_planned;
+    *reservation = decide_in_group(cache, group, row);
+    avoid_copy(cache, group, row, available);
+    const int32_t alone = seq_table_num_mapped(&group->seq_tables[cache->step.seqs[row]],
+                                               reservation->end_before + reservation->num_new);
+    const int32_t need = num_taken(reservation);
+    const bool never = alone > group->config->num_blocks;
+    if ((!never || status == PKV_NEVER_FITS) && (status != PKV_OK || need <= available)) {
+        return status;
+    }
+    const int32_t cached = blocks_num_cached(group);
+    *shortage = (struct pkv_shortage){.row = row,
+                                      .group = g,
+                                      .need = never ? alone : need,
+                                      .free = available,
+                                      .evictable = cached < available ? cached : available};
+    return never ? PKV_NEVER_FITS : PKV_NO_BLOCKS;
+}
+
+static enum pkv_status decide_quota(const pkv_cache *cache, int32_t row,
+                                    struct pkv_shortage *shortage)
+{
+    const int32_t seq = cache->step.seqs[row];
+    const struct prefix_scope *scope = &cache->seqs[seq].prefix.scope;
+    const int64_t room = quota_room(cache, scope);
+    int64_t num_new = 0;
+    int64_t total = 0;
+    for (int32_t g = 0; room != INT64_MAX && g < cache->config.num_groups; g++) {
+        const struct reservation *reservation = &cache->groups[g].reservations[row];
+        num_new += reservation->num_new;
+        total += seq_table_num_mapped(&cache->groups[g].seq_tables[seq],
+                                      reservation->end_before + reservation->num_new);
+    }
+    if (num_new == 0 || num_new <= room) {
+        return PKV_OK;
+    }
+    const int64_t quota = quota_of(cache, scope);
+    const bool never = total > quota;
+    *shortage = (struct pkv_shortage){.row = row,
+                                      .group = -1,
+                                      .need = never ? total : num_new,
+                                      .free = room > 0 ? room : 0,
+                                      .quota = quota};
+    return never ? PKV_NEVER_FITS : PKV_NO_BLOCKS;
+}
+
 /* Decides one row in every group; a row that does not fit is forgotten again. */
 static enum pkv_status decide_row(pkv_cache *cache, int32_t row, struct pkv_shortage *shortage)
 {
-    const struct step *step = &cache->step;
     enum pkv_status status = PKV_OK;
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
-        struct group *group = &cache->groups[g];
-        if (!group_is_paged(group)) {
-            continue;
+        if (group_is_paged(&cache->groups[g])) {
+            status = decide_group(cache, g, row, status, shortage);
         }
-        struct reservation *reservation = &group->reservations[row];
-        *reservation = decide_in_group(group, step, row);
-        const int32_t end = reservation->end_before + reservation->num_new;
-        const int32_t alone = seq_table_num_mapped(group, step->seqs[row], end);
-        const int32_t need = num_taken(reservation);
-        const int32_t available = pkv_pool_num_free(group->pool) - group->num_planned;
-        const bool never = alone > group->config->num_blocks;
-        if ((never && status != PKV_NEVER_FITS) || (status == PKV_OK && need > available)) {
-            status = never ? PKV_NEVER_FITS : PKV_NO_BLOCKS;
-            *shortage = (struct pkv_shortage){
-                .row = row, .group = g, .need = never ? alone : need, .free = available};
-        }
+    }
+    if (status == PKV_OK) {
+        status = decide_quota(cache, row, shortage);
     }
     if (status != PKV_OK) {
         forget_row(cache, row);
         return status;
     }
+    charge_row(cache, row, 1);
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
         struct group *group = &cache->groups[g];
         if (group_is_paged(group)) {
@@ -261,19 +334,23 @@ static enum pkv_status decide(pkv_cache *cache, const struct pkv_batch *batch,
     return PKV_OK;
 }
 
-static void take_in_group(struct group *group, const struct step *step, int32_t row)
+static void take_in_group(pkv_cache *cache, struct group *group, int32_t row)
 {
+    const struct step *step = &cache->step;
     const int32_t seq = step->seqs[row];
     const struct reservation *reservation = &group->reservations[row];
+    if (reservation->forgets) {
+        blocks_forget(cache, group, reservation->tail);
+    }
     if (reservation->copied_from != NO_BLOCK) {
         const int32_t length = step->kv_lens[row] - row_q_len(step, row);
         const int32_t block_size = group->config->block_size;
-        const int32_t dst = blocks_take(group, seq);
+        const int32_t dst = blocks_take(cache, group, seq);
         seq_table_entries(group, seq)[length / block_size] = dst;
         group->copies[group->num_copies++] = (struct pkv_page_copy){
             .src = reservation->copied_from, .dst = dst, .num_cells = length % block_size};
     }
-    seq_table_extend(group, seq, reservation->end_before + reservation->num_new);
+    seq_table_extend(cache, group, seq, reservation->end_before + reservation->num_new);
 }
 
 static void take(pkv_cache *cache)
@@ -286,11 +363,12 @@ static void take(pkv_cache *cache)
             const struct seq *seq = &cache->seqs[step->seqs[i]];
             group->kept_prefix[i] = group_kept_prefix(group, seq);
             if (group_is_paged(group)) {
-                take_in_group(group, step, i);
+                take_in_group(cache, group, i);
             } else {
                 group->slot_ids[i] = group->seq_tables[step->seqs[i]].row;
             }
         }
+        cache->prefix.counts.copied_blocks += (uint64_t)group->num_copies;
     }
 }
 
@@ -317,6 +395,7 @@ static void undo_row(pkv_cache *cache, int32_t row)
             undo_in_group(cache, &cache->groups[g], row);
         }
     }
+    quota_settle(cache, cache->step.seqs[row]);
 }
 
 static void keep_in_group(pkv_cache *cache, struct group *group, int32_t row, int32_t length)
@@ -329,13 +408,12 @@ static void keep_in_group(pkv_cache *cache, struct group *group, int32_t row, in
     const int32_t filled = config_blocks_of_cells(length, group->config->block_size);
     seq_table_shrink(cache, group, index,
                      filled > reservation->end_before ? filled : reservation->end_before);
-    const int32_t max_rewind = cache->seqs[index].max_rewind;
-    seq_table_reclaim(cache, group, index, length > max_rewind ? length - max_rewind : 0);
 }
 
 static void keep_row(pkv_cache *cache, int32_t row, int32_t num_keep)
 {
-    struct seq *seq = &cache->seqs[cache->step.seqs[row]];
+    const int32_t index = cache->step.seqs[row];
+    struct seq *seq = &cache->seqs[index];
     const int32_t length = seq->length + num_keep;
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
         if (group_is_paged(&cache->groups[g])) {
@@ -343,6 +421,15 @@ static void keep_row(pkv_cache *cache, int32_t row, int32_t num_keep)
         }
     }
     seq->length = length;
+    /* Before blocks leave the window: their keys stay findable. */
+    prefix_publish(cache, index);
+    const int32_t query = length > seq->max_rewind ? length - seq->max_rewind : 0;
+    for (int32_t g = 0; g < cache->config.num_groups; g++) {
+        if (group_is_paged(&cache->groups[g])) {
+            seq_table_reclaim(cache, &cache->groups[g], index, query);
+        }
+    }
+    quota_settle(cache, index);
 }
 
 /* The rows are settled: sequences are idle again, or released if they were destroyed meanwhile. */
@@ -352,6 +439,7 @@ static void close_step(pkv_cache *cache)
     for (int32_t i = 0; i < step->num_rows; i++) {
         struct seq *seq = &cache->seqs[step->seqs[i]];
         seq->in_step = false;
+        prefix_end_step(cache, step->seqs[i]);
         if (seq->state == SEQ_DYING) {
             sequence_release(cache, step->seqs[i]);
         }
@@ -369,6 +457,21 @@ static void abort_step(pkv_cache *cache)
     close_step(cache);
 }
 
+static void note_tokens(pkv_cache *cache, const struct pkv_batch *batch, int32_t row)
+{
+    const struct step *step = &cache->step;
+    const int32_t first = step->cu_seqlens[row];
+    const int32_t q_len = row_q_len(step, row);
+    if (q_len > 0) {
+        const struct prompt tokens = {
+            .ids = batch->token_ids + first,
+            .extra = batch->token_extra != NULL ? batch->token_extra + first : NULL,
+            .num_tokens = q_len,
+        };
+        prefix_note_step(cache, step->seqs[row], step->kv_lens[row] - q_len, &tokens);
+    }
+}
+
 static void open_step(pkv_cache *cache, const struct pkv_batch *batch)
 {
     struct step *step = &cache->step;
@@ -381,6 +484,7 @@ static void open_step(pkv_cache *cache, const struct pkv_batch *batch)
     }
     for (int32_t i = 0; i < step->num_rows; i++) {
         cache->seqs[step->seqs[i]].in_step = true;
+        note_tokens(cache, batch, i);
     }
     for (int32_t i = 0; i < cache->config.num_layers; i++) {
         cache->layers[i].is_attended = false;
@@ -427,6 +531,7 @@ enum pkv_status pkv_step_begin(pkv_cache *cache, const struct pkv_batch *batch, 
     }
     struct pkv_shortage found;
     cache_lock(cache);
+    pin_expire(cache, batch->now_ns);
     status = begin(cache, batch, &found);
     if (status == PKV_OK) {
         *step = handle_of(&cache->step);
@@ -450,6 +555,7 @@ enum pkv_status pkv_step_fits(pkv_cache *cache, const struct pkv_batch *batch,
     }
     struct pkv_shortage found;
     cache_lock(cache);
+    pin_expire(cache, batch->now_ns);
     status = resolve(cache, batch);
     if (status == PKV_OK) {
         status = decide(cache, batch, &found);

@@ -2,8 +2,8 @@
  *
  * carve.h: cutting arrays from one run of memory. The same calls run twice: without memory they
  * only count, so that what is counted is what is taken. Each array begins on a cache line. */
-#ifndef PKV_RUNTIME_CARVE_H
-#define PKV_RUNTIME_CARVE_H
+#ifndef PKV_BASE_CARVE_H
+#define PKV_BASE_CARVE_H
 
 #include "base/checked.h"
 #include "base/hooks.h"

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * XXH3-128, compiled into this file: the library depends on no xxHash at run time. */
+#include "pages/prefix_hash.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+struct prefix_key prefix_hash_bytes(const void *bytes, size_t length)
+{
+    const XXH128_hash_t hash = XXH3_128bits(bytes, length);
+    return (struct prefix_key){hash.low64, hash.high64};
+}

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Counters, and their text. Those that only grow are kept where things happen; what is there now is
+ * counted when somebody asks. The text is one table: name, type, meaning, value. */
+#include <stdio.h>
+
+#include "base/error.h"
+#include "runtime/blocks.h"
+#include "runtime/seq_table.h"
+
+static void add_group(const struct group *group, struct pkv_stats *stats)
+{
+    const int32_t num_free = blocks_num_free(group);
+    stats->num_blocks += group->config->num_blocks;
+    stats->free_blocks += num_free;
+    stats->held_blocks += group->config->num_blocks - num_free;
+    stats->cached_blocks += blocks_num_cached(group);
+    stats->pinned_blocks += group->num_pinned;
+}
+
+/* Cells of a sequence's table, and those that hold committed tokens. */
+static void add_table(const struct group *group, int32_t seq, int32_t length,
+                      struct pkv_stats *stats)
+{
+    const struct seq_table *table = &group->seq_tables[seq];
+    const int64_t block_size = group->config->block_size;
+    const int32_t full = (int32_t)(length / block_size);
+    const int32_t tail_cells = (int32_t)(length % block_size);
+    const int32_t full_end = full < table->end ? full : table->end;
+    stats->table_cells += seq_table_num_mapped(table, table->end) * block_size;
+    stats->used_cells += seq_table_num_mapped(table, full_end) * block_size;
+    stats->used_cells += seq_table_maps(table, full) ? tail_cells : 0;
+}
+
+static void read_index(const pkv_cache *cache, struct pkv_stats *stats)
+{
+    const struct prefix_index *index = cache->prefix.index;
+    const struct prefix_counters counters = prefix_index_counters(index);
+    stats->evicted_blocks = counters.evictions;
+    stats->collisions = counters.collisions;
+    stats->num_nodes = prefix_index_num_used(index);
+    stats->max_nodes = prefix_index_num_nodes(index);
+    stats->num_pins = cache->prefix.num_pins;
+    stats->num_events = cache->prefix.events.next - 1;
+    stats->lost_events = cache->prefix.events.total_lost;
+    stats->index_bytes = cache->prefix.index_bytes;
+}
+
+static void read_stats(const pkv_cache *cache, struct pkv_stats *stats)
+{
+    *stats = cache->prefix.counts;
+    if (cache_has_prefix(cache)) {
+        read_index(cache, stats);
+    }
+    for (int32_t g = 0; g < cache->config.num_groups; g++) {
+        if (group_is_paged(&cache->groups[g])) {
+            add_group(&cache->groups[g], stats);
+        }
+    }
+    for (int32_t i = 0; i < cache->config.max_seqs; i++) {
+        const struct seq *seq = &cache->seqs[i];
+        stats->num_seqs += seq->state == SEQ_LIVE;
+        for (int32_t g = 0; seq->state != SEQ_FREE && g < cache->config.num_groups; g++) {
+            if (group_is_paged(&cache->groups[g])) {
+                add_table(&cache->groups[g], i, seq->length, stats);
+            }
+        }
+    }
+}
+
+enum pkv_status pkv_cache_stats(pkv_cache *cache, struct pkv_stats *stats)
+{
+    if (cache == NULL || stats == NULL) {
+        return refuse(PKV_INVALID_ARGUMENT, "%s is NULL", cache == NULL ? "cache" : "stats");
+    }
+    struct pkv_stats found;
+    cache_lock(cache);
+    read_stats(cache, &found);
+    cache_unlock(cache);
+    *stats = found;
+    return PKV_OK;
+}
+
+struct metric {
+    const char *name;
+    const char *type;
+    const char *help;
+    double value;
+};
+
+/* A line's bytes at most: names and helps are those of the table below. */
+#define MAX_TEXT 512
+
+static bool write_metric(const struct metric *metric,
+                         bool (*write)(void *context, const char *text, size_t bytes),
+                         void *context)
+{
+    char text[MAX_TEXT];
+    const int bytes = snprintf(
+        text, sizeof text, "# HELP pagedkv_%s %s\n# TYPE pagedkv_%s %s\npagedkv_%s %.17g\n",
+        metric->name, metric->help, metric->name, metric->type, metric->name, metric->value);
+    return bytes > 0 && (size_t)bytes < sizeof text && write(context, text, (size_t)bytes);
+}
+
+enum pkv_status pkv_metrics_write(pkv_cache *cache,
+                                  bool (*write)(void *context, const char *text, size_t bytes),
+                                  void *context)
+{
+    struct pkv_stats s;
+    if (write == NULL) {
+        return refuse(PKV_INVALID_ARGUMENT, "write is NULL");
+    }
+    const enum pkv_status status = pkv_cache_stats(cache, &s);
+    if (status != PKV_OK) {
+        return status;
+    }
+    const char *counter = "counter";
+    const char *gauge = "gauge";
+    const struct metric metrics[] = {
+        {"kv_cache_usage_perc", gauge, "Held blocks, as a share of all in [0, 1].",
+         s.num_blocks > 0 ? (double)s.held_blocks / (double)s.num_blocks : 0},
+        {"prefix_cache_queries_total", counter, "Prompt tokens of first admissions.",
+         (double)s.queried_tokens},
+        {"prefix_cache_hits_total", counter, "Tokens of those that were adopted.",
+         (double)s.hit_tokens},
+        {"prefix_cache_readmitted_queries_total", counter,
+         "Prompt tokens of sequences that came again after preemption.",
+         (double)s.readmitted_tokens},
+        {"prefix_cache_readmitted_hits_total", counter, "Tokens of those that were adopted.",
+         (double)s.rehit_tokens},
+        {"admissions_total", counter, "Admissions that found room.", (double)s.num_admissions},
+        {"blocks_total_count", gauge, "Blocks of all paged groups.", (double)s.num_blocks},
+        {"blocks_held", gauge, "Blocks that sequences and pins hold.", (double)s.held_blocks},
+        {"blocks_free", gauge, "Blocks that nobody holds, cached ones too.", (double)s.free_blocks},
+        {"blocks_cached", gauge, "Free blocks that can still be found.", (double)s.cached_blocks},
+        {"blocks_pinned", gauge, "Held blocks that a pin holds.", (double)s.pinned_blocks},
+        {"table_tokens", gauge, "Tokens that the blocks in all tables have room for.",
+         (double)s.table_cells},
+        {"used_tokens", gauge, "Tokens committed to them.", (double)s.used_cells},
+        {"sequences", gauge, "Sequences alive.", (double)s.num_seqs},
+        {"pins", gauge, "Prefixes pinned.", (double)s.num_pins},
+        {"index_nodes", gauge, "Nodes of the prefix index in use.", (double)s.num_nodes},
+        {"blocks_stored_total", counter, "Blocks that became findable.", (double)s.stored_blocks},
+        {"blocks_deduplicated_total", counter, "Blocks given back for an equal one.",
+         (double)s.deduplicated_blocks},
+        {"blocks_unpublished_total", counter, "Full blocks that could not become findable.",
+         (double)s.unpublished_blocks},
+        {"evictions_total", counter, "Cached blocks whose memory was taken.",
+         (double)s.evicted_blocks},
+        {"block_copies_total", counter, "Blocks copied before a write.", (double)s.copied_blocks},
+        {"hash_collisions_total", counter, "Equal hashes of different content.",
+         (double)s.collisions},
+        {"events_total", counter, "Events recorded.", (double)s.num_events},
+        {"events_lost_total", counter, "Events overwritten before they were drained.",
+         (double)s.lost_events},
+    };
+    for (size_t i = 0; i < sizeof metrics / sizeof metrics[0]; i++) {
+        if (!write_metric(&metrics[i], write, context)) {
+            return refuse(PKV_IO, "the writer stopped at pagedkv_%s", metrics[i].name);
+        }
+    }
+    return PKV_OK;
+}

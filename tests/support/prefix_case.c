@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT */
+#include "support/prefix_case.h"
+
+#include <string.h>
+
+const struct prefix_scope prefix_case_plain = {.count = 1};
+
+const int32_t prefix_case_tokens[64] = {
+    0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21,
+    22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43,
+    44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63};
+
+static void remember(void *context, enum prefix_change change, struct prefix_ref node)
+{
+    struct prefix_case *fixture = context;
+    struct prefix_case_log *log = &fixture->log;
+    const struct prefix_node *read = prefix_index_node(fixture->index, node);
+    CU_ASSERT_FATAL(read != NULL);
+    if (log->count < PREFIX_CASE_LOG) {
+        log->change[log->count] = change;
+        log->key[log->count] = read->key;
+        log->count++;
+    }
+}
+
+void prefix_case_open(struct prefix_case *fixture, const struct prefix_config *config,
+                      int32_t num_blocks)
+{
+    memset(fixture, 0, sizeof *fixture);
+    const struct pkv_hooks hooks = test_hooks(&fixture->memory);
+    fixture->config = *config;
+    fixture->config.pools = fixture->pools;
+    fixture->config.seed = config->seed != 0 ? config->seed : 0x1234567887654321u;
+    fixture->config.observer = remember;
+    fixture->config.observer_context = fixture;
+    for (int32_t group = 0; group < config->num_groups; group++) {
+        ASSERT_STATUS(PKV_OK, pkv_pool_create(num_blocks, &hooks, &fixture->pools[group]));
+    }
+    ASSERT_STATUS(PKV_OK, prefix_index_create(&fixture->config, &hooks, &fixture->index));
+    CU_ASSERT_FATAL(fixture->index != NULL);
+}
+
+void prefix_case_close(struct prefix_case *fixture)
+{
+    CU_ASSERT_EQUAL(prefix_index_check(fixture->index), 0);
+    prefix_index_destroy(fixture->index);
+    for (int32_t group = 0; group < fixture->config.num_groups; group++) {
+        CU_ASSERT_EQUAL(pkv_pool_check(fixture->pools[group]), 0);
+        pkv_pool_destroy(fixture->pools[group]);
+    }
+    CU_ASSERT_EQUAL(fixture->memory.live, 0);
+    CU_ASSERT_EQUAL(fixture->memory.live_bytes, 0);
+}
+
+/* A block of the group for the node: its own, or else a new one. */
+static int32_t publish_block(struct prefix_case *fixture, struct prefix_ref node, int32_t group)
+{
+    const int32_t mine = prefix_index_take(fixture->index, group);
+    CU_ASSERT_FATAL(mine != PREFIX_NONE);
+    const int32_t canonical = prefix_index_attach(fixture->index, node, group, mine);
+    CU_ASSERT_FATAL(canonical != PREFIX_NONE);
+    if (canonical != mine) {
+        block_pool_hold(fixture->pools[group], canonical);
+        (void)prefix_index_drop(fixture->index, group, mine, false);
+    }
+    return canonical;
+}
+
+struct prefix_chain prefix_case_publish(struct prefix_case *fixture,
+                                        const struct prefix_scope *scope, const int32_t *tokens,
+                                        const uint64_t *extra, int32_t num_blocks, int32_t priority)
+{
+    const size_t block_size = (size_t)fixture->config.block_size;
+    const uint64_t epoch = prefix_index_epoch(fixture->index);
+    struct prefix_chain chain = {.count = num_blocks};
+    struct prefix_ref parent = PREFIX_ROOT;
+    CU_ASSERT_FATAL(num_blocks <= PREFIX_CASE_CHAIN);
+    for (int32_t i = 0; i < num_blocks; i++) {
+        const enum prefix_insert answer = prefix_index_insert(
+            fixture->index, parent, prefix_scope_at(scope, i), epoch,
+            tokens + (size_t)i * block_size, extra == NULL ? NULL : extra + (size_t)i * block_size,
+            priority, &chain.nodes[i]);
+        CU_ASSERT_FATAL(answer == PREFIX_NEW || answer == PREFIX_FOUND);
+        prefix_index_release(fixture->index, parent);
+        parent = chain.nodes[i];
+        for (int32_t group = 0; group < fixture->config.num_groups; group++) {
+            chain.blocks[group][i] = publish_block(fixture, parent, group);
+        }
+    }
+    CU_ASSERT_EQUAL(prefix_index_check(fixture->index), 0);
+    return chain;
+}
+
+void prefix_case_let_go(struct prefix_case *fixture, struct prefix_chain *chain)
+{
+    for (int32_t i = chain->count - 1; i >= 0; i--) {
+        for (int32_t group = 0; group < fixture->config.num_groups; group++) {
+            (void)prefix_index_drop(fixture->index, group, chain->blocks[group][i], false);
+        }
+    }
+    prefix_index_release(fixture->index, chain->nodes[chain->count - 1]);
+    chain->count = 0;
+    CU_ASSERT_EQUAL(prefix_index_check(fixture->index), 0);
+}
+
+int32_t prefix_case_match(struct prefix_case *fixture, const struct prefix_scope *scope,
+                          const int32_t *tokens, const uint64_t *extra, int32_t num_blocks)
+{
+    struct prefix_ref nodes[PREFIX_CASE_CHAIN];
+    CU_ASSERT_FATAL(num_blocks <= PREFIX_CASE_CHAIN);
+    return prefix_index_match(fixture->index, scope, tokens, extra, num_blocks, nodes);
+}
+
+int32_t prefix_case_hit(struct prefix_case *fixture, const struct prefix_scope *scope,
+                        const int32_t *tokens, int32_t num_blocks)
+{
+    const struct prefix_window full[PREFIX_CASE_GROUPS] = {{0, 0}, {0, 0}};
+    struct prefix_ref nodes[PREFIX_CASE_CHAIN];
+    CU_ASSERT_FATAL(num_blocks <= PREFIX_CASE_CHAIN);
+    const int32_t count =
+        prefix_index_match(fixture->index, scope, tokens, NULL, num_blocks, nodes);
+    return prefix_index_resident(fixture->index, nodes, count, full);
+}
+
+void prefix_case_cache(struct prefix_case *fixture, const struct prefix_scope *scope,
+                       const int32_t *tokens, int32_t num_blocks)
+{
+    struct prefix_chain chain = prefix_case_publish(fixture, scope, tokens, NULL, num_blocks, 0);
+    prefix_case_let_go(fixture, &chain);
+}
+
+void prefix_case_evict(struct prefix_case *fixture, uint64_t count)
+{
+    const uint64_t until = prefix_index_counters(fixture->index).evictions + count;
+    while (prefix_index_counters(fixture->index).evictions < until) {
+        CU_ASSERT_FATAL(prefix_index_take(fixture->index, 0) != PREFIX_NONE);
+    }
+    CU_ASSERT_EQUAL(prefix_index_check(fixture->index), 0);
+}
