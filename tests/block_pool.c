@@ -467,6 +467,7 @@ static void agree(const struct model *model, const pkv_pool *pool)
     }
 }
 
+/* A11 */
 static void a_million_random_operations_agree_with_a_naive_model(void)
 {
     struct test_random random = {test_seed()};

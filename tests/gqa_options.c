@@ -461,6 +461,7 @@ SPOIL(scale_infinite, constants->v_scale = &infinite; constants->v_scale_count =
 SPOIL(scale_of_another_length, constants->k_scale_count = 16)
 SPOIL(scale_of_no_length, constants->v_scale_count = 0)
 
+/* G2 */
 static void scales_that_do_not_fit_refuse(void)
 {
     static const struct refusal refusals[] = {

@@ -239,6 +239,7 @@ static void random_masks_match_the_reference(void)
     run_named("masks");
 }
 
+/* G1 G4 */
 static void random_quantised_caches_match_the_reference(void)
 {
     run_named("quantised caches");

@@ -223,6 +223,7 @@ static void scattered_cells_lie_where_the_view_says(void)
     pkv_pages_destroy(pages);
 }
 
+/* C6 */
 static void every_range_that_was_scattered_is_gathered_again(void)
 {
     static const int32_t table[4] = {2, 4, 0, 1};

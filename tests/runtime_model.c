@@ -550,6 +550,7 @@ static void run_model(int32_t variant)
     }
 }
 
+/* A11 */
 static void one_full_group_follows_the_model(void)
 {
     run_model(0);

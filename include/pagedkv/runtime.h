@@ -340,6 +340,26 @@ struct pkv_layer_io {
 PKV_API PKV_NODISCARD enum pkv_status pkv_step_attend(pkv_cache *cache, pkv_step step,
                                                       int32_t layer, const struct pkv_layer_io *io);
 
+/* pkv_step_attend for servers with threads of their own, in the phases of attn.h (pkv_phase):
+ *
+ *     pkv_step_layer_begin(cache, step, layer, &io)
+ *     for each phase
+ *         for each i in [0, pkv_step_num_tasks(cache, step, phase))       on any threads
+ *             pkv_step_run_task(cache, step, phase, i, worker)
+ *         all threads wait for each other
+ *
+ * The layer counts as attended, with the bits of pkv_step_attend, once every task has run, each
+ * exactly once; until then another layer, and commit, refuse (PKV_INVALID_ARGUMENT). `worker` in
+ * [0, num_threads of the config) names the scratch: no two tasks may run with the same one at once.
+ * Only these two calls on a step may come from several threads together. begin: the statuses of
+ * pkv_step_attend. num_tasks: 0 with no layer under way, or a stale step. run_task:
+ * PKV_INVALID_ARGUMENT for a number out of range, PKV_STALE_HANDLE. None takes memory. */
+PKV_API PKV_NODISCARD enum pkv_status
+pkv_step_layer_begin(pkv_cache *cache, pkv_step step, int32_t layer, const struct pkv_layer_io *io);
+PKV_API int32_t pkv_step_num_tasks(pkv_cache *cache, pkv_step step, enum pkv_phase phase);
+PKV_API PKV_NODISCARD enum pkv_status
+pkv_step_run_task(pkv_cache *cache, pkv_step step, enum pkv_phase phase, int32_t task, int worker);
+
 /* Ends the step: of row i the first num_keep[i] new cells stay (NULL = all, 0 = none). Fails only,
  * and leaves the step open, when num_keep is out of [0, q_len] or an owning layer was never
  * attended (PKV_INVALID_ARGUMENT); PKV_STALE_HANDLE. Takes no memory. With the prefix cache, blocks

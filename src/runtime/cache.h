@@ -29,6 +29,7 @@
 #define PKV_RUNTIME_CACHE_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "alloc/mem.h"
 #include "attn/gqa.h"
@@ -199,6 +200,10 @@ struct step {
     int32_t *cu_seqlens;   /* [max_step_rows + 1] */
     int32_t *kv_lens;      /* [max_step_rows] */
     int64_t *position_ids; /* [max_step_tokens] */
+
+    /* tasks of the layer begun that have not run; the last one marks it attended. Task threads */
+    int32_t layer_begun;
+    atomic_int tasks_left;
 };
 
 /* Scratch of pkv_cache_check, one a block of the largest group. */

@@ -489,6 +489,7 @@ static void open_step(pkv_cache *cache, const struct pkv_batch *batch)
     for (int32_t i = 0; i < cache->config.num_layers; i++) {
         cache->layers[i].is_attended = false;
     }
+    atomic_store(&step->tasks_left, 0);
 }
 
 static enum pkv_status begin(pkv_cache *cache, const struct pkv_batch *batch,
@@ -580,6 +581,11 @@ static enum pkv_status check_commit(const pkv_cache *cache, const int32_t *num_k
             return refuse(PKV_INVALID_ARGUMENT, "num_keep[%d] = %d, outside [0, %d]", i,
                           num_keep[i], row_q_len(step, i));
         }
+    }
+    const int tasks_left = atomic_load(&step->tasks_left);
+    if (tasks_left > 0) {
+        return refuse(PKV_INVALID_ARGUMENT, "layer %d is under way, %d of its tasks are left",
+                      step->layer_begun, tasks_left);
     }
     for (int32_t i = 0; step->num_tokens > 0 && i < cache->config.num_layers; i++) {
         if (cache->layers[i].owner == i && !cache->layers[i].is_attended) {

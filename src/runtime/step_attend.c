@@ -108,6 +108,10 @@ static enum pkv_status check_layer(pkv_cache *cache, pkv_step step, int32_t laye
         return refuse(PKV_INVALID_ARGUMENT, "layer = %d, outside [0, %d)", layer,
                       cache->config.num_layers);
     }
+    if (atomic_load(&cache->step.tasks_left) > 0) {
+        return refuse(PKV_INVALID_ARGUMENT, "layer %d is under way, %d of its tasks are left",
+                      cache->step.layer_begun, atomic_load(&cache->step.tasks_left));
+    }
     const int32_t owner = cache->layers[layer].owner;
     if (owner == layer && cache->layers[layer].is_attended) {
         return refuse(PKV_INVALID_ARGUMENT, "layer %d was appended in this step already", layer);
@@ -120,8 +124,9 @@ static enum pkv_status check_layer(pkv_cache *cache, pkv_step step, int32_t laye
     return PKV_OK;
 }
 
-enum pkv_status pkv_step_attend(pkv_cache *cache, pkv_step step, int32_t layer,
-                                const struct pkv_layer_io *io)
+/* Checks everything and fills what attention takes for one layer. */
+static enum pkv_status prepare_layer(pkv_cache *cache, pkv_step step, int32_t layer,
+                                     const struct pkv_layer_io *io, struct gqa_layer *run)
 {
     if (cache == NULL || io == NULL) {
         return refuse(PKV_INVALID_ARGUMENT, "%s is NULL", cache == NULL ? "cache" : "io");
@@ -129,34 +134,115 @@ enum pkv_status pkv_step_attend(pkv_cache *cache, pkv_step step, int32_t layer,
     if (io->size != sizeof *io) {
         return refuse(PKV_INVALID_ARGUMENT, "io->size = %zu, not %zu", io->size, sizeof *io);
     }
-    enum pkv_status status = check_layer(cache, step, layer);
+    const enum pkv_status status = check_layer(cache, step, layer);
     if (status != PKV_OK) {
         return status;
     }
-    struct layer *runs = &cache->layers[layer];
-    if (cache->step.num_tokens > 0) {
-        struct gqa_layer run = {
-            .dtype = cache->config.dtype,
-            .num_heads = runs->num_heads,
-            .q = io->q,
-            .k = io->k,
-            .v = io->v,
-            .out = io->out,
-            .lse = io->lse,
-            .q_stride = io->q_stride,
-            .k_stride = io->k_stride,
-            .v_stride = io->v_stride,
-            .out_stride = io->out_stride,
-            .cache = runs->view,
-            .constants = runs->constants,
-            .position_ids = cache->step.has_position_ids ? cache->step.position_ids : NULL,
-        };
-        status = check_tensors(&cache->config, layer, &run);
-        if (status != PKV_OK) {
-            return status;
-        }
-        gqa_run_layer(cache->workspace, cache->groups[runs->group].plan, &run);
+    const struct layer *of = &cache->layers[layer];
+    *run = (struct gqa_layer){
+        .dtype = cache->config.dtype,
+        .num_heads = of->num_heads,
+        .q = io->q,
+        .k = io->k,
+        .v = io->v,
+        .out = io->out,
+        .lse = io->lse,
+        .q_stride = io->q_stride,
+        .k_stride = io->k_stride,
+        .v_stride = io->v_stride,
+        .out_stride = io->out_stride,
+        .cache = of->view,
+        .constants = of->constants,
+        .position_ids = cache->step.has_position_ids ? cache->step.position_ids : NULL,
+    };
+    return cache->step.num_tokens > 0 ? check_tensors(&cache->config, layer, run) : PKV_OK;
+}
+
+static const pkv_plan *plan_of(const pkv_cache *cache, int32_t layer)
+{
+    return cache->groups[cache->layers[layer].group].plan;
+}
+
+enum pkv_status pkv_step_attend(pkv_cache *cache, pkv_step step, int32_t layer,
+                                const struct pkv_layer_io *io)
+{
+    struct gqa_layer run;
+    const enum pkv_status status = prepare_layer(cache, step, layer, io, &run);
+    if (status != PKV_OK) {
+        return status;
     }
-    runs->is_attended = true;
+    if (cache->step.num_tokens > 0) {
+        gqa_run_layer(cache->workspace, plan_of(cache, layer), &run);
+    }
+    cache->layers[layer].is_attended = true;
+    return PKV_OK;
+}
+
+enum pkv_status pkv_step_layer_begin(pkv_cache *cache, pkv_step step, int32_t layer,
+                                     const struct pkv_layer_io *io)
+{
+    struct gqa_layer run;
+    const enum pkv_status status = prepare_layer(cache, step, layer, io, &run);
+    if (status != PKV_OK) {
+        return status;
+    }
+    int32_t num_tasks = 0;
+    if (cache->step.num_tokens > 0) {
+        gqa_start_layer(cache->workspace, plan_of(cache, layer), &run);
+        for (int phase = PKV_PHASE_APPEND; phase < PKV_NUM_PHASES; phase++) {
+            num_tasks += gqa_num_tasks(cache->workspace, (enum pkv_phase)phase);
+        }
+    }
+    cache->step.layer_begun = layer;
+    atomic_store(&cache->step.tasks_left, num_tasks);
+    cache->layers[layer].is_attended = num_tasks == 0;
+    return PKV_OK;
+}
+
+/* Tasks of a phase of the layer under way; the step is known to be open. */
+static int32_t num_tasks_of(const pkv_cache *cache, enum pkv_phase phase)
+{
+    const bool is_phase = (int)phase >= PKV_PHASE_APPEND && (int)phase < PKV_NUM_PHASES;
+    const bool is_under_way = atomic_load(&cache->step.tasks_left) > 0;
+    return is_phase && is_under_way ? gqa_num_tasks(cache->workspace, phase) : 0;
+}
+
+int32_t pkv_step_num_tasks(pkv_cache *cache, pkv_step step, enum pkv_phase phase)
+{
+    if (cache == NULL) {
+        return 0;
+    }
+    cache_lock(cache);
+    const enum pkv_status status = step_check(cache, step);
+    cache_unlock(cache);
+    return status == PKV_OK ? num_tasks_of(cache, phase) : 0;
+}
+
+enum pkv_status pkv_step_run_task(pkv_cache *cache, pkv_step step, enum pkv_phase phase,
+                                  int32_t task, int worker)
+{
+    if (cache == NULL) {
+        return refuse(PKV_INVALID_ARGUMENT, "cache is NULL");
+    }
+    cache_lock(cache);
+    const enum pkv_status status = step_check(cache, step);
+    cache_unlock(cache);
+    if (status != PKV_OK) {
+        return status;
+    }
+    const int num_workers = pkv_workspace_num_threads(cache->workspace);
+    if (worker < 0 || worker >= num_workers) {
+        return refuse(PKV_INVALID_ARGUMENT, "worker = %d, outside [0, num_threads = %d)", worker,
+                      num_workers);
+    }
+    const int32_t num_tasks = num_tasks_of(cache, phase);
+    if (task < 0 || task >= num_tasks) {
+        return refuse(PKV_INVALID_ARGUMENT, "task = %d, outside [0, %d) of phase %d", task,
+                      num_tasks, (int)phase);
+    }
+    gqa_run_task(cache->workspace, phase, task, worker);
+    if (atomic_fetch_sub(&cache->step.tasks_left, 1) == 1) {
+        cache->layers[cache->step.layer_begun].is_attended = true;
+    }
     return PKV_OK;
 }

@@ -585,6 +585,24 @@ static uint64_t digest_of(uint64_t digest, const char *bytes, size_t count)
     return digest;
 }
 
+/* The layer at once, or task by task from the last to the first. */
+static enum pkv_status attend_layer(struct runtime_case *c, const struct case_step *step,
+                                    int32_t layer, const struct pkv_layer_io *io)
+{
+    if (!c->tasks) {
+        return pkv_step_attend(c->cache, step->handle, layer, io);
+    }
+    enum pkv_status status = pkv_step_layer_begin(c->cache, step->handle, layer, io);
+    for (int p = 0; status == PKV_OK && p < PKV_NUM_PHASES; p++) {
+        const enum pkv_phase phase = (enum pkv_phase)p;
+        int32_t task = pkv_step_num_tasks(c->cache, step->handle, phase);
+        while (status == PKV_OK && task-- > 0) {
+            status = pkv_step_run_task(c->cache, step->handle, phase, task, 0);
+        }
+    }
+    return status;
+}
+
 bool case_attend(struct runtime_case *c, struct case_step *step, int32_t layer)
 {
     const struct shape shape = shape_of(c, layer);
@@ -592,7 +610,7 @@ bool case_attend(struct runtime_case *c, struct case_step *step, int32_t layer)
         (size_t)shape.num_heads * (size_t)shape.v_width * pkv_dtype_bytes(shape.dtype);
     struct arrays arrays;
     make_arrays(c, step, &shape, layer, &arrays);
-    step->attended = pkv_step_attend(c->cache, step->handle, layer, &arrays.io);
+    step->attended = attend_layer(c, step, layer, &arrays.io);
     bool is_right = step->attended == PKV_OK;
     size_t token = 0;
     for (int32_t i = 0; is_right && i < step->num_rows; i++) {

@@ -42,6 +42,7 @@ struct runtime_case {
     struct case_memory memory;
     pkv_cache *cache;
     bool mean;  /* queries are 0: an output is the plain mean of the values that are seen */
+    bool tasks; /* layers are attended task by task */
     bool fused; /* q, k and v of a token lie in one row, outputs in rows wider than they are */
     uint32_t next_tag;
 };

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A managed layer in tasks: the same bits as pkv_step_attend, and what stands in the way while it
+ * is under way. */
+#include <string.h>
+
+#include "support/runtime_case.h"
+
+static void open_two_groups(struct runtime_case *c, bool tasks)
+{
+    case_init(c);
+    struct pkv_group_config *window = case_add_group(c);
+    window->sliding_window = 9;
+    window->num_blocks = 64;
+    c->groups[0].num_blocks = 64;
+    c->groups[0].kv_heads = 2;
+    c->layers[0].num_heads = 4;
+    case_add_layer(c, 1);
+    struct pkv_layer_config *sharing = case_add_layer(c, 0);
+    sharing->num_heads = 2;
+    sharing->shares_kv = true;
+    sharing->kv_layer = 0;
+    c->config.num_threads = 2;
+    c->tasks = tasks;
+    case_open(c);
+}
+
+/* Prefill, decode, a fork that copies, all attended in tasks and at once. */
+static void tasks_give_the_bits_of_attend(void)
+{
+    static struct case_seq seqs[2][3];
+    uint64_t digests[2][6];
+    for (int by_tasks = 0; by_tasks < 2; by_tasks++) {
+        struct runtime_case c;
+        struct case_seq *seq = seqs[by_tasks];
+        open_two_groups(&c, by_tasks != 0);
+        ASSERT_STATUS(PKV_OK, case_create(&c, &seq[0], NULL));
+        ASSERT_STATUS(PKV_OK, case_create(&c, &seq[1], NULL));
+        digests[by_tasks][0] = case_append_digest(&c, &seq[0], 30);
+        digests[by_tasks][1] = case_append_digest(&c, &seq[1], 7);
+        ASSERT_STATUS(PKV_OK, case_fork(&c, &seq[0], 30, &seq[2]));
+        struct case_step step = {0};
+        case_row(&step, &seq[0], 1);
+        case_row(&step, &seq[1], 5);
+        case_row(&step, &seq[2], 2);
+        ASSERT_STATUS(PKV_OK, case_begin(&c, &step, 3));
+        case_attend_all(&c, &step);
+        case_commit(&c, &step, NULL);
+        for (int i = 0; i < 3; i++) {
+            digests[by_tasks][2 + i] = step.rows[i].digest;
+        }
+        digests[by_tasks][5] = case_append_digest(&c, &seq[2], 1);
+        for (int i = 0; i < 3; i++) {
+            ASSERT_STATUS(PKV_OK, pkv_seq_destroy(c.cache, seq[i].handle));
+        }
+        case_close(&c);
+    }
+    CU_ASSERT(memcmp(digests[0], digests[1], sizeof digests[0]) == 0);
+}
+
+static void a_layer_under_way_stands_in_the_way(void)
+{
+    static struct case_seq seq;
+    struct runtime_case c;
+    float q[2] = {0};
+    float k[2] = {0};
+    float v[2] = {0};
+    float out[2] = {0};
+    const struct pkv_layer_io io = {.size = sizeof io, .q = q, .k = k, .v = v, .out = out};
+    case_init(&c);
+    case_add_layer(&c, 0);
+    case_open(&c);
+    ASSERT_STATUS(PKV_OK, case_create(&c, &seq, NULL));
+    struct case_step step = {0};
+    case_row(&step, &seq, 1);
+    ASSERT_STATUS(PKV_OK, case_begin(&c, &step, 1));
+    CU_ASSERT_EQUAL(pkv_step_num_tasks(c.cache, step.handle, PKV_PHASE_ATTEND), 0);
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT,
+                  pkv_step_run_task(c.cache, step.handle, PKV_PHASE_ATTEND, 0, 0));
+    ASSERT_STATUS(PKV_OK, pkv_step_layer_begin(c.cache, step.handle, 0, &io));
+    const int32_t count = pkv_step_num_tasks(c.cache, step.handle, PKV_PHASE_ATTEND);
+    CU_ASSERT(count > 0);
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_step_attend(c.cache, step.handle, 1, &io));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_step_layer_begin(c.cache, step.handle, 1, &io));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_step_commit(c.cache, step.handle, NULL));
+    CU_ASSERT_PTR_NOT_NULL(strstr(pkv_last_error(), "under way"));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT,
+                  pkv_step_run_task(c.cache, step.handle, PKV_PHASE_ATTEND, count, 0));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT,
+                  pkv_step_run_task(c.cache, step.handle, PKV_PHASE_ATTEND, 0, 1));
+    for (int p = 0; p < PKV_NUM_PHASES; p++) {
+        const enum pkv_phase phase = (enum pkv_phase)p;
+        for (int32_t i = pkv_step_num_tasks(c.cache, step.handle, phase) - 1; i >= 0; i--) {
+            ASSERT_STATUS(PKV_OK, pkv_step_run_task(c.cache, step.handle, phase, i, 0));
+        }
+    }
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_step_layer_begin(c.cache, step.handle, 0, &io));
+    ASSERT_STATUS(PKV_OK, pkv_step_layer_begin(c.cache, step.handle, 1, &io));
+    case_abort(&c, &step); /* with tasks left: nothing of it stays */
+    ASSERT_STATUS(PKV_STALE_HANDLE,
+                  pkv_step_run_task(c.cache, step.handle, PKV_PHASE_ATTEND, 0, 0));
+    ASSERT_STATUS(PKV_OK, case_append(&c, &seq, 3));
+    ASSERT_STATUS(PKV_OK, pkv_seq_destroy(c.cache, seq.handle));
+    case_close(&c);
+}
+
+static const struct test_case cases[] = {
+    TEST(tasks_give_the_bits_of_attend),
+    TEST(a_layer_under_way_stands_in_the_way),
+    TEST_END,
+};
+const struct test_suite suite_runtime_tasks = {"runtime_tasks", cases};
