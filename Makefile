@@ -69,6 +69,7 @@ $(OBJ)/src/attn/kernels_avx2.o:       local = $(fast) $(avx2)
 $(OBJ)/src/attn/kernels_avx512.o:     local = $(fast) $(avx512)
 $(OBJ)/src/attn/kernels_avx512bf16.o: local = $(fast) $(if $(avx512),$(avx512) -mavx512bf16)
 $(OBJ)/src/%.o:   includes = -Iinclude -Isrc
+$(OBJ)/examples/%.o: includes = -Iinclude -Iexamples/support
 $(OBJ)/bench/%.o: includes = -Iinclude -Isrc -Ibench -Ibench/support
 $(OBJ)/bench/%.o:                       local = $(openmp) -Wno-unknown-pragmas
 $(OBJ)/tests/%.o: includes = -Iinclude -Isrc -Itests
@@ -78,10 +79,11 @@ sources  := $(filter-out $(if $(is_x86),,src/attn/kernels_avx%),$(wildcard src/*
 alone    := $(addprefix tests/,vectors numerics kernels dlopen)
 unit_src := $(filter-out $(addsuffix %,$(alone) tests/support tests/fuzz), \
                 $(wildcard tests/*.c tests/*/*.c))
-# A program is one file or a folder of them.
-program   = $(basename $(wildcard $(1)/*.c)) $(patsubst %/,%,$(dir $(wildcard $(1)/*/*.c)))
-examples := $(addprefix $(BUILD)/,$(sort $(call program,examples)))
-benches  := $(addprefix $(BUILD)/,$(filter-out %/support,$(sort $(call program,bench))))
+# A program is one file or a folder of them; the folder support is what programs beside it share.
+folders   = $(filter-out %/support,$(patsubst %/,%,$(dir $(wildcard $(1)/*/*.c))))
+program   = $(addprefix $(BUILD)/,$(sort $(basename $(wildcard $(1)/*.c)) $(folders)))
+examples := $(call program,examples)
+benches  := $(call program,bench)
 c_files  := $(foreach f,include src tests examples bench,$(wildcard $(f)/*.[ch] $(f)/*/*.[ch]))
 static   := $(BUILD)/libpagedkv.a
 shared   := $(BUILD)/libpagedkv.so.$(version)
@@ -128,11 +130,10 @@ $(unit) $(addprefix $(BUILD)/tests/,vectors numerics kernels): $(BUILD)/tests/li
 $(BUILD)/tests/dlopen:
 	$(say) LINK $@
 	$(CC) $(linking) $(CFLAGS) $(LDFLAGS) -o $@ $^ -ldl $(LDLIBS)
-$(benches): $(BUILD)/bench/libsupport.a
 $(BUILD)/%/libsupport.a: $$(call objects,$$(wildcard $$*/support/*.c))
 	@rm -f $@.new
 	$(AR) rcs $@.new $^ && mv $@.new $@
-$(examples) $(benches): $(BUILD)/%: $$(call objects,$$(wildcard $$*.c $$*/*.c)) $(static)
+$(examples) $(benches): $(BUILD)/%: $$(call objects,$$(wildcard $$*.c $$*/*.c)) $$(@D)/libsupport.a $(static)
 	$(say) LINK $@
 	$(link) -o $@ $(filter %.o,$^) $(filter %/libsupport.a,$^) $(static) $(libs)
 $(BUILD)/pagedkv.pc: pagedkv.pc.in $(OBJ)/flags FORCE
