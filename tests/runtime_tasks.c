@@ -96,7 +96,14 @@ static void a_layer_under_way_stands_in_the_way(void)
     }
     ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_step_layer_begin(c.cache, step.handle, 0, &io));
     ASSERT_STATUS(PKV_OK, pkv_step_layer_begin(c.cache, step.handle, 1, &io));
-    case_abort(&c, &step); /* with tasks left: nothing of it stays */
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_step_abort(c.cache, step.handle));
+    for (int p = 0; p < PKV_NUM_PHASES; p++) {
+        const enum pkv_phase phase = (enum pkv_phase)p;
+        for (int32_t i = pkv_step_num_tasks(c.cache, step.handle, phase) - 1; i >= 0; i--) {
+            ASSERT_STATUS(PKV_OK, pkv_step_run_task(c.cache, step.handle, phase, i, 0));
+        }
+    }
+    case_abort(&c, &step);
     ASSERT_STATUS(PKV_STALE_HANDLE,
                   pkv_step_run_task(c.cache, step.handle, PKV_PHASE_ATTEND, 0, 0));
     ASSERT_STATUS(PKV_OK, case_append(&c, &seq, 3));

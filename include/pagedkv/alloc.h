@@ -4,8 +4,9 @@
  * it knows nothing of what a block holds. Every operation is O(1) per id, takes no memory, and
  * either happens whole or not at all.
  *
- *   free + held = num_blocks,   held = number of ids with a count > 0,   an id is on the free queue
- * once
+ *   free + held = num_blocks
+ *   held = number of ids with a count > 0
+ *   an id is on the free queue once, exactly when its count is 0
  *
  * Free ids wait in the order in which they were given back, so the one longest free is handed out
  * first. A pool is used by one thread at a time. */

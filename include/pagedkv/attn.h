@@ -48,9 +48,10 @@ typedef struct pkv_plan pkv_plan;
 PKV_API PKV_NODISCARD enum pkv_status pkv_workspace_create(int num_threads, enum pkv_isa isa,
                                                            const struct pkv_hooks *hooks,
                                                            pkv_workspace **workspace);
+/* Frees it; plans made with it must be gone. NULL is accepted. */
 PKV_API void pkv_workspace_destroy(pkv_workspace *workspace);
 
-/* The level that was chosen, never BEST; and the number of threads. */
+/* The level that was chosen, never BEST; and the number of threads. Of NULL: scalar, and 0. */
 PKV_API enum pkv_isa pkv_workspace_isa(const pkv_workspace *workspace);
 PKV_API int pkv_workspace_num_threads(const pkv_workspace *workspace);
 
@@ -58,11 +59,12 @@ PKV_API int pkv_workspace_num_threads(const pkv_workspace *workspace);
  *
  *   NONE        nowhere: k and v of the call are all there is
  *   DENSE       past [batch][kv_heads][max_seq][width], appended in place; row b is batch row b
- *   DENSE_COPY  past [batch][kv_heads][S][width] is read, present [batch][kv_heads][S +
- * q_len][width] is written whole and attended; kv_lens NULL; q_len the same in every row; S = 0 is
- * legal CONTINUOUS  past [max_seqs][kv_heads][max_seq][width]; row b is cache row slot_ids[b]
- * (NULL: b) PAGED       past [num_blocks][kv_heads][block_size][width]; cell j of row b is cell j %
- * block_size of block_table[b][j / block_size] */
+ *   DENSE_COPY  past [batch][kv_heads][S][width] is read, present [..][S + q_len][width] is written
+ *               whole and attended; kv_lens NULL; q_len the same in every row; S = 0 is legal.
+ *               Without tokens nothing is written
+ *   CONTINUOUS  past [max_seqs][kv_heads][max_seq][width]; row b is cache row slot_ids[b] (NULL: b)
+ *   PAGED       past [num_blocks][kv_heads][block_size][width]; cell j of row b is cell
+ *               j % block_size of block_table[b][j / block_size] */
 enum pkv_cache_form {
     PKV_CACHE_NONE = 0,
     PKV_CACHE_DENSE = 1,
@@ -176,6 +178,7 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_attention_over_cache(pkv_workspace *wo
  * Made once per step and run once per layer. It borrows the workspace, which must outlive it.
  * PKV_NO_MEMORY. */
 PKV_API PKV_NODISCARD enum pkv_status pkv_plan_create(pkv_workspace *workspace, pkv_plan **plan);
+/* NULL is accepted. */
 PKV_API void pkv_plan_destroy(pkv_plan *plan);
 
 /* Validates args whole and splits the work into plan, whose earlier content is gone (also on
@@ -187,7 +190,8 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_gqa_plan(pkv_workspace *workspace,
 
 /* Runs one layer by a plan. Of args, what may differ from the planned call are pointers, strides
  * and the constants; dtypes, geometry and presence of k, q and present must be as planned
- * (PKV_INVALID_ARGUMENT). Takes no memory; cost of checks O(1). */
+ * (PKV_INVALID_ARGUMENT). Takes no memory; checks cost O(1)
+ * beside a walk over position_ids, kept_prefix and the constants. */
 PKV_API PKV_NODISCARD enum pkv_status
 pkv_gqa_run(pkv_workspace *workspace, const struct pkv_gqa_args *args, const pkv_plan *plan);
 

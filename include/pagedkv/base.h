@@ -6,16 +6,18 @@
  * The contracts that hold for every call:
  *
  *   Errors     A call that can fail returns `enum pkv_status`. On anything but PKV_OK the objects
- * it was given are as they were before, caches and outputs keep every byte, and out-parameters are
- * untouched (except a struct pkv_shortage, which exists to be filled on refusal). pkv_last_error()
- * says, for people, which argument was at fault. Ownership  What a *_create call returns belongs to
- * the caller until the matching *_destroy, which accepts NULL. Arrays handed in are read during the
- * call and not kept, unless the declaration says so. Threads    Separate objects are independent.
- * pkv_cache calls lock inside; a pkv_pool, pkv_slots, pkv_workspace or pkv_plan is used by one
- * thread at a time. Silence    The library never aborts, prints, exits, or reads the environment.
+ *              it was given are as they were before, caches and outputs keep every byte, and
+ *              out-parameters are untouched (except a struct pkv_shortage, which exists to be
+ *              filled on refusal). pkv_last_error() says, for people, what was at fault.
+ *   Ownership  What a *_create call returns belongs to the caller until the matching *_destroy,
+ *              which accepts NULL. Arrays handed in are read during the call and not kept, unless
+ *              the declaration says so.
+ *   Threads    Separate objects are independent. pkv_cache calls lock inside; a pkv_pool,
+ *              pkv_slots, pkv_workspace or pkv_plan is used by one thread at a time. The task calls
+ *              of attn.h and runtime.h are the exception, and say so.
+ *   Silence    The library never aborts, prints, exits, or reads the environment.
  *   Structs    A struct whose first field is `size` is zeroed by the caller and given its own
- *              sizeof there; a zero field means "absent" or "the default".
- */
+ *              sizeof there; a zero field means "absent" or "the default". */
 #ifndef PAGEDKV_BASE_H
 #define PAGEDKV_BASE_H
 
@@ -116,11 +118,13 @@ enum pkv_log_level { PKV_LOG_ERROR = 0, PKV_LOG_WARNING = 1, PKV_LOG_INFO = 2 };
  * and `unmap_pages` get the very size that was asked for. Returning NULL makes the call at hand
  * answer PKV_NO_MEMORY with nothing changed.
  *
- *   alloc, free             metadata and scratch. Both or neither. Default: jemalloc when the
- * process has it (a cache takes an arena of its own), else libc. map_pages, unmap_pages  payload:
- * the keys and values themselves, and big tables. Both or neither. `node` is a memory node, -1 =
- * any. Default: mmap with huge pages advised. The memory may hold anything; the library never reads
- * what it did not write. log                     a line of text without a newline. */
+ *   alloc, free             metadata and scratch; both or neither. Default: jemalloc when the
+ *                           process has it (a cache takes an arena of its own), else libc
+ *   map_pages, unmap_pages  payload: the keys and values themselves, and big tables; both or
+ *                           neither. `node` is a memory node, -1 = any. Default: mmap with huge
+ *                           pages advised. The memory may hold anything; the library never reads
+ *                           what it did not write
+ *   log                     a line of text without a newline */
 struct pkv_hooks {
     void *context;
     void *(*alloc)(void *context, size_t bytes, size_t alignment);

@@ -54,6 +54,7 @@ typedef struct pkv_pages pkv_pages;
 PKV_API PKV_NODISCARD enum pkv_status pkv_pages_create(const struct pkv_page_geometry *geometry,
                                                        const struct pkv_hooks *hooks,
                                                        pkv_pages **pages);
+/* Frees the store and its payload. NULL is accepted. */
 PKV_API void pkv_pages_destroy(pkv_pages *pages);
 
 /* The keys and values of one layer, in place: the same pointers at every call, valid until destroy.

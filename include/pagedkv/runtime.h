@@ -165,7 +165,8 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_cache_view(const pkv_cache *cache, int
  * hook; 0 = sound. Safe at any time. O(blocks + sequences * table). */
 PKV_API int32_t pkv_cache_check(pkv_cache *cache);
 
-/* Counts of one group. Paged: free + held = num_blocks. Continuous: rows. */
+/* Counts of one group. Paged: free + held = num_blocks. Continuous: rows. usage: PKV_INVALID_ARGUMENT for
+ * a group out of range. O(1). */
 struct pkv_group_usage {
     int32_t num_blocks;
     int32_t free;
@@ -336,7 +337,8 @@ struct pkv_layer_io {
 };
 
 /* Appends the layer's k and v and attends. A second append of one layer, a layer out of range, a
- * missing pointer: PKV_INVALID_ARGUMENT. PKV_STALE_HANDLE. Takes no memory. */
+ * missing pointer, out or lse over an input or the pages: PKV_INVALID_ARGUMENT. PKV_STALE_HANDLE.
+ * Takes no memory. */
 PKV_API PKV_NODISCARD enum pkv_status pkv_step_attend(pkv_cache *cache, pkv_step step,
                                                       int32_t layer, const struct pkv_layer_io *io);
 
@@ -349,10 +351,10 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_step_attend(pkv_cache *cache, pkv_step
  *         all threads wait for each other
  *
  * The layer counts as attended, with the bits of pkv_step_attend, once every task has run, each
- * exactly once; until then another layer, and commit, refuse (PKV_INVALID_ARGUMENT). `worker` in
- * [0, num_threads of the config) names the scratch: no two tasks may run with the same one at once.
- * Only these two calls on a step may come from several threads together. begin: the statuses of
- * pkv_step_attend. num_tasks: 0 with no layer under way, or a stale step. run_task:
+ * exactly once; until then another layer, commit and abort refuse (PKV_INVALID_ARGUMENT). `worker`
+ * in [0, num_threads of the config) names the scratch: no two tasks may run with the same one at
+ * once. Only these two calls on a step may come from several threads together. begin: the statuses
+ * of pkv_step_attend. num_tasks: 0 with no layer under way, or a stale step. run_task:
  * PKV_INVALID_ARGUMENT for a number out of range, PKV_STALE_HANDLE. None takes memory. */
 PKV_API PKV_NODISCARD enum pkv_status
 pkv_step_layer_begin(pkv_cache *cache, pkv_step step, int32_t layer, const struct pkv_layer_io *io);
@@ -368,7 +370,8 @@ pkv_step_run_task(pkv_cache *cache, pkv_step step, enum pkv_phase phase, int32_t
 PKV_API PKV_NODISCARD enum pkv_status pkv_step_commit(pkv_cache *cache, pkv_step step,
                                                       const int32_t *num_keep);
 
-/* Ends the step as if it had never begun: lengths and tables are as before. PKV_STALE_HANDLE. */
+/* Ends the step as if it had never begun: lengths and tables are as before.
+ * PKV_STALE_HANDLE; PKV_INVALID_ARGUMENT with tasks of a layer left. Takes no memory. */
 PKV_API PKV_NODISCARD enum pkv_status pkv_step_abort(pkv_cache *cache, pkv_step step);
 
 /* A group's side of the open step in plain integers: for another kernel, a worker process, a

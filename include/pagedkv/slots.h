@@ -27,6 +27,7 @@ typedef struct pkv_slot {
 PKV_API PKV_NODISCARD enum pkv_status pkv_slots_create(int32_t max_seqs, int32_t max_seq,
                                                        const struct pkv_hooks *hooks,
                                                        pkv_slots **slots);
+/* Frees the map, whatever is still claimed. NULL is accepted. */
 PKV_API void pkv_slots_destroy(pkv_slots *slots);
 
 /* Claims the slot that has been free longest, with length 0. PKV_NO_BLOCKS when none is free. O(1).
@@ -55,6 +56,7 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_slots_fill(pkv_slots *slots, const pkv
                                                      const int32_t *q_lens, int32_t count,
                                                      int32_t *slot_ids, int32_t *kv_lens);
 
+/* Slots that can be claimed. O(1). */
 PKV_API int32_t pkv_slots_num_free(const pkv_slots *slots);
 
 /* Number of broken invariants, 0 when sound; each is reported through the log hook. O(max_seqs). */

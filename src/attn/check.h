@@ -23,10 +23,10 @@ struct call {
     size_t q_stride, k_stride, v_stride, out_stride;
 };
 
-/* Steps 1 to 4 and 10 of the validation order: everything that takes no walk over arrays. */
+/* Steps 1 to 4 of the validation order: everything that takes no walk over arrays. */
 enum pkv_status check_args(const struct pkv_gqa_args *args, enum call_kind kind, struct call *call);
 
-/* Pointers that a run needs, and their overlaps. */
+/* Step 10: pointers that a run needs, and their overlaps. */
 enum pkv_status check_pointers(const struct call *call);
 
 /* Steps 5 to 9. rows [batch] are filled in and mean nothing after a refusal. */

@@ -190,3 +190,33 @@ enum pkv_status check_pointers(const struct call *call)
     }
     return status == PKV_OK ? check_small_inputs(args, &out, &lse) : status;
 }
+
+enum pkv_status gqa_check_overlap(const struct gqa_layer *layer, const struct gqa_shape *shape,
+                                  int32_t num_tokens)
+{
+    const struct pkv_gqa_args args = {
+        .form = PKV_CACHE_PAGED,
+        .dtype = layer->dtype,
+        .num_heads = layer->num_heads,
+        .kv_heads = shape->kv_heads,
+        .k_width = shape->k_width,
+        .num_tokens = num_tokens,
+        .q = layer->q,
+        .k = layer->k,
+        .v = layer->v,
+        .out = layer->out,
+        .lse = layer->lse,
+        .position_ids = layer->position_ids,
+    };
+    const struct call call = {
+        .args = &args,
+        .attends = true,
+        .past = layer->cache,
+        .shape = *shape,
+        .q_stride = layer->q_stride,
+        .k_stride = layer->k_stride,
+        .v_stride = layer->v_stride,
+        .out_stride = layer->out_stride,
+    };
+    return check_pointers(&call);
+}

@@ -272,6 +272,10 @@ static enum pkv_status check_position_ids(const struct pkv_gqa_args *args)
 static enum pkv_status check_positions(const struct pkv_gqa_args *args,
                                        const struct call_extent *extent)
 {
+    if (args->position_ids != NULL && args->form == PKV_CACHE_NONE && extent->is_uneven) {
+        return INVALID(
+            "position_ids with form = none: a row has other numbers of queries and keys");
+    }
     if (args->position_ids != NULL) {
         return check_position_ids(args);
     }
@@ -302,18 +306,14 @@ enum pkv_status check_extent(const struct pkv_gqa_args *args, const struct call_
 static enum pkv_status check_reach(const struct call *call, const struct gqa_row *rows,
                                    struct call_extent *extent)
 {
-    *extent = (struct call_extent){0, 0, -1, false};
+    *extent = (struct call_extent){.position = -1};
     for (int32_t b = 0; b < call->args->batch; b++) {
         if (rows[b].q_len > 0) {
             extent->q_len = visible_max(extent->q_len, rows[b].q_len);
             extent->kv_len = visible_max(extent->kv_len, rows[b].kv_len);
             extent->has_negative = extent->has_negative || rows[b].kv_len < rows[b].q_len;
         }
-        if (call->shape.all_new && call->args->position_ids != NULL &&
-            rows[b].kv_len != rows[b].q_len) {
-            return INVALID("position_ids with form = none: row %d has %d queries and %d keys", b,
-                           rows[b].q_len, rows[b].kv_len);
-        }
+        extent->is_uneven = extent->is_uneven || rows[b].kv_len != rows[b].q_len;
         if (rows[b].q_len > 0 || call->args->form == PKV_CACHE_NONE) {
             const int64_t last = (int64_t)rows[b].kv_len - 1;
             extent->position = extent->position > last ? extent->position : last;

@@ -136,6 +136,10 @@ static enum pkv_status take_activations(struct shim *shim)
     }
     const int64_t heads = *in->num_heads;
     const int64_t kv_heads = *in->kv_num_heads;
+    if (in->output->dims[1] < 1 || in->query->dims[1] < 1) {
+        return INVALID("query and output have widths of %lld and %lld",
+                       (long long)in->query->dims[1], (long long)in->output->dims[1]);
+    }
     if (heads < 1 || heads > INT32_MAX || kv_heads < 1 || kv_heads > INT32_MAX ||
         in->query->dims[1] % heads != 0 || in->output->dims[1] % heads != 0) {
         return INVALID("num_heads = %lld, kv_num_heads = %lld do not divide the widths",
@@ -175,6 +179,10 @@ static enum pkv_status take_view(const struct pkv_tensor *key, const struct pkv_
         if (key->dims[i] != value->dims[i]) {
             return INVALID("%s: keys and values have different shapes", name);
         }
+    }
+    if (key->dims[3] < 1 || value->dims[3] < 1) {
+        return INVALID("%s: heads of width %lld and %lld", name, (long long)key->dims[3],
+                       (long long)value->dims[3]);
     }
     *view = (struct pkv_kv_view){
         .k = key->data,

@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * cpu.c: asking the processor. Baseline code: it runs before anything is known. */
 #include "attn/cpu.h"
 
 #if defined(__AVX__)

@@ -97,6 +97,11 @@ struct gqa_geometry {
     enum pkv_dtype v_dtype;
 };
 
+/* Refuses a layer whose out or lse lies over an input or over the cache. Its strides are resolved.
+ */
+enum pkv_status gqa_check_overlap(const struct gqa_layer *layer, const struct gqa_shape *shape,
+                                  int32_t num_tokens);
+
 /* Refuses what the constants of a layer may not be, naming the field. name is the text before it in
  * the last error, such as "layers[3].". */
 enum pkv_status gqa_check_constants(const struct pkv_attn_constants *constants,

@@ -40,11 +40,14 @@ static enum pkv_status plan_call(pkv_workspace *workspace, const struct call *ca
 {
     const struct pkv_gqa_args *args = call->args;
     struct gqa_row *rows = gqa_plan_rows(workspace, plan, args->batch);
-    struct call_extent extent = {0, 0, -1, false};
+    struct call_extent extent = {.position = -1};
     if (rows == NULL) {
         return refuse(PKV_NO_MEMORY, "no memory for %d rows", args->batch);
     }
     enum pkv_status status = check_rows(workspace, call, rows, &extent);
+    if (status == PKV_OK) {
+        status = check_pointers(call);
+    }
     if (status == PKV_OK && call->shape.all_new && !grow_keys(workspace, call)) {
         status = refuse(PKV_NO_MEMORY, "no memory for the keys of a cache-less call");
     }
@@ -63,6 +66,8 @@ static enum pkv_status plan_call(pkv_workspace *workspace, const struct call *ca
         .has_mask = call->shape.has_mask,
         .sliding_window = call->shape.sliding_window,
         .not_causal = call->shape.not_causal,
+        .v_in_k = args->v_in_k,
+        .past = call->past,
     };
     return status;
 }
@@ -184,6 +189,23 @@ static bool same_geometry(const struct pkv_kv_view *a, const struct pkv_kv_view 
            a->k_width == b->k_width && a->v_width == b->v_width;
 }
 
+/* What a plan has fixed. */
+static bool is_as_planned(const struct call *call, const pkv_plan *plan)
+{
+    const struct pkv_gqa_args *args = call->args;
+    const struct plan_call *planned = &plan->call;
+    return args->form == planned->form && args->dtype == planned->dtype &&
+           args->num_heads == planned->num_heads && args->num_tokens == planned->num_tokens &&
+           args->batch == plan->num_rows && (args->k != NULL) == planned->has_k &&
+           args->v_in_k == planned->v_in_k && call->shape.all_new == planned->all_new &&
+           call->shape.has_mask == planned->has_mask &&
+           call->shape.sliding_window == planned->sliding_window &&
+           call->shape.not_causal == planned->not_causal &&
+           same_geometry(&call->cache, &planned->cache) &&
+           same_geometry(&call->past, &planned->past) &&
+           (call->past.k == NULL) == (planned->past.k == NULL);
+}
+
 /* A planned call checked again in what a run may change, and handed on. */
 static enum pkv_status run_planned(pkv_workspace *workspace, const struct pkv_gqa_args *args,
                                    const pkv_plan *plan, layer_function *function)
@@ -200,18 +222,14 @@ static enum pkv_status run_planned(pkv_workspace *workspace, const struct pkv_gq
     if (status != PKV_OK) {
         return status;
     }
-    const struct plan_call *planned = &plan->call;
-    if (args->form != planned->form || args->dtype != planned->dtype ||
-        args->num_heads != planned->num_heads || args->num_tokens != planned->num_tokens ||
-        args->batch != plan->num_rows || (args->k != NULL) != planned->has_k ||
-        call.shape.all_new != planned->all_new || call.shape.has_mask != planned->has_mask ||
-        call.shape.sliding_window != planned->sliding_window ||
-        call.shape.not_causal != planned->not_causal ||
-        !same_geometry(&call.cache, &planned->cache)) {
-        return INVALID(
-            "form, dtype, geometry, window, or presence of k and attn_mask are not as planned");
+    if (!is_as_planned(&call, plan)) {
+        return INVALID("form, dtype, geometry, window, or presence of k and attn_mask are not as "
+                       "planned");
     }
-    status = check_extent(args, &planned->extent);
+    status = check_extent(args, &plan->call.extent);
+    if (status == PKV_OK) {
+        status = check_pointers(&call);
+    }
     if (status == PKV_OK) {
         run_call(workspace, &call, plan, function);
     }

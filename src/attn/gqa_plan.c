@@ -37,6 +37,9 @@ bool plan_push(pkv_workspace *workspace, struct buffer *list, int32_t *count, co
 struct gqa_row *gqa_plan_rows(pkv_workspace *workspace, pkv_plan *plan, int32_t num_rows)
 {
     plan->ready = false;
+    if (workspace->started == plan) { /* its tasks are gone */
+        workspace->started = NULL;
+    }
     plan->num_rows = num_rows;
     const size_t count = num_rows > 0 ? (size_t)num_rows : 1;
     if (!buffer_grow(&workspace->hooks, &plan->rows, count * sizeof(struct gqa_row))) {

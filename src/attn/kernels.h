@@ -47,6 +47,8 @@ typedef void kernel_narrow(const float *x, size_t count, void *y);
 typedef void kernel_dot(const float *q, size_t q_stride, int num_queries, const void *const *keys,
                         const void *const *ahead, int num_keys, int width, float *scores);
 
+/* dot_packed may give NaN where an infinite factor meets a part that is 0 or subnormal. */
+
 /* A row of q, q_stride floats, rewritten in place as the parts that dot_packed reads. spare
  * [q_stride]. */
 typedef void kernel_pack(float *row, size_t q_stride, float *spare);

@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * kernels_avx2.c: the template on eight lanes; AVX2, FMA and F16C. */
 #include <math.h>
 #include <string.h>
 

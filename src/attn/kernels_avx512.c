@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * kernels_avx512.c: the template on sixteen lanes; AVX-512 F, BW, DQ and VL. */
 #include <math.h>
 #include <string.h>
 

@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * kernels_avx512bf16.c: the same, and dot products of bf16 pairs. */
 #include <math.h>
 #include <string.h>
 

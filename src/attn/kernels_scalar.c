@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * kernels_scalar.c: the template in plain C, for any machine. */
 #include <math.h>
 #include <string.h>
 

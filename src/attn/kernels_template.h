@@ -379,7 +379,7 @@ static float softmax_tile(float *scores, int num_keys, float *max, float *sum)
     }
     vf largest = vec_set(*max);
     for (size_t j = 0; j < end; j += VEC_LANES) {
-        largest = vec_max(largest, vec_load(scores + j));
+        largest = vec_max(vec_load(scores + j), largest);
     }
     const float new_max = vec_max_lane(largest);
     if (new_max == -INFINITY) { /* exp(-inf - -inf) must not be asked for */

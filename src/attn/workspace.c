@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * workspace.c: making and freeing workspaces and plans, and the buffers that they grow by. Buffers
+ * keep their content when they grow and never shrink, so a step like the one before takes no
+ * memory. */
 #include "attn/workspace.h"
 
 #include <string.h>
@@ -97,12 +101,12 @@ void pkv_workspace_destroy(pkv_workspace *workspace)
 
 enum pkv_isa pkv_workspace_isa(const pkv_workspace *workspace)
 {
-    return workspace->kernels->isa;
+    return workspace != NULL ? workspace->kernels->isa : PKV_ISA_SCALAR;
 }
 
 int pkv_workspace_num_threads(const pkv_workspace *workspace)
 {
-    return workspace->num_threads;
+    return workspace != NULL ? workspace->num_threads : 0;
 }
 
 enum pkv_status pkv_plan_create(pkv_workspace *workspace, pkv_plan **plan)

@@ -110,6 +110,7 @@ struct call_extent {
     int32_t kv_len;
     int64_t position;  /* -1: none */
     bool has_negative; /* a row's first position is below 0 */
+    bool is_uneven;    /* a row has another number of keys than of queries */
 };
 
 /* What a run must find as it was planned. */
@@ -125,6 +126,8 @@ struct plan_call {
     bool has_mask;
     int32_t sliding_window;
     bool not_causal;
+    bool v_in_k;
+    struct pkv_kv_view past; /* DENSE_COPY: what is copied from */
 };
 
 /* Rows, and the work on them in three phases: appends (rows whose append must be done before any of

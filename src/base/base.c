@@ -1,4 +1,6 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * base.c: names of statuses, sizes of types, the version. */
 #include "pagedkv/base.h"
 
 const char *pkv_status_name(enum pkv_status status)

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * error.c: the text of the last refusal, the one mutable variable of the library: each thread has
+ * its own. */
 #include "base/error.h"
 
 #include <stdarg.h>

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * hooks.c: memory through the caller's hooks or libc, on cache lines and zeroed, so that half-built
+ * objects can be freed by their ordinary destroy. */
 #include "base/hooks.h"
 
 #include <stdarg.h>

@@ -92,6 +92,22 @@ static enum pkv_status check_group(const struct pkv_cache_config *config, int32_
     return status;
 }
 
+static bool same_floats(const float *a, int32_t a_count, const float *b, int32_t b_count)
+{
+    bool is_same = a_count == b_count && (a == NULL) == (b == NULL);
+    for (int32_t i = 0; is_same && a != NULL && i < a_count; i++) {
+        is_same = a[i] == b[i];
+    }
+    return is_same;
+}
+
+/* Codes mean the same to both. */
+static bool same_scales(const struct pkv_attn_constants *a, const struct pkv_attn_constants *b)
+{
+    return same_floats(a->k_scale, a->k_scale_count, b->k_scale, b->k_scale_count) &&
+           same_floats(a->v_scale, a->v_scale_count, b->v_scale, b->v_scale_count);
+}
+
 static enum pkv_status check_sharing(const struct pkv_cache_config *config, int32_t i)
 {
     const struct pkv_layer_config *layer = &config->layers[i];
@@ -104,6 +120,12 @@ static enum pkv_status check_sharing(const struct pkv_cache_config *config, int3
         return refuse(PKV_INVALID_ARGUMENT,
                       "layers[%d].kv_layer = %d, which owns no pages or is of another group", i,
                       layer->kv_layer);
+    }
+    if (!same_scales(&layer->constants, &owner->constants)) {
+        return refuse(PKV_INVALID_ARGUMENT,
+                      "layers[%d]: its k_scale or v_scale is not that of layer %d, whose pages it "
+                      "reads",
+                      i, layer->kv_layer);
     }
     return PKV_OK;
 }

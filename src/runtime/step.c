@@ -353,20 +353,28 @@ static void take_in_group(pkv_cache *cache, struct group *group, int32_t row)
     seq_table_extend(cache, group, seq, reservation->end_before + reservation->num_new);
 }
 
-static void take(pkv_cache *cache)
+/* What the plans need of the rows beside their tables. */
+static void note_rows(pkv_cache *cache)
 {
     const struct step *step = &cache->step;
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
         struct group *group = &cache->groups[g];
-        group->num_copies = 0;
         for (int32_t i = 0; i < step->num_rows; i++) {
-            const struct seq *seq = &cache->seqs[step->seqs[i]];
-            group->kept_prefix[i] = group_kept_prefix(group, seq);
-            if (group_is_paged(group)) {
-                take_in_group(cache, group, i);
-            } else {
+            group->kept_prefix[i] = group_kept_prefix(group, &cache->seqs[step->seqs[i]]);
+            if (!group_is_paged(group)) {
                 group->slot_ids[i] = group->seq_tables[step->seqs[i]].row;
             }
+        }
+    }
+}
+
+static void take(pkv_cache *cache)
+{
+    for (int32_t g = 0; g < cache->config.num_groups; g++) {
+        struct group *group = &cache->groups[g];
+        group->num_copies = 0;
+        for (int32_t i = 0; group_is_paged(group) && i < cache->step.num_rows; i++) {
+            take_in_group(cache, group, i);
         }
         cache->prefix.counts.copied_blocks += (uint64_t)group->num_copies;
     }
@@ -502,12 +510,17 @@ static enum pkv_status begin(pkv_cache *cache, const struct pkv_batch *batch,
     if (status != PKV_OK) {
         return status;
     }
-    take(cache);
+    /* A plan refers to the tables and reads of them only whole spans below the new keys, which stay
+     * as they are: so it can fail before a block is taken, and nothing has to be given back. */
+    note_rows(cache);
     status = step_plan(cache);
     if (status != PKV_OK) {
-        abort_step(cache);
+        forget(cache, cache->step.num_rows);
+        cache->step.num_rows = 0;
+        cache->step.num_tokens = 0;
         return status;
     }
+    take(cache);
     open_step(cache, batch);
     return PKV_OK;
 }
@@ -573,6 +586,17 @@ enum pkv_status pkv_step_fits(pkv_cache *cache, const struct pkv_batch *batch,
     return status;
 }
 
+/* Tasks that may still run would write into blocks that others own by then. */
+static enum pkv_status check_no_tasks(const struct step *step)
+{
+    const int tasks_left = atomic_load(&step->tasks_left);
+    if (tasks_left > 0) {
+        return refuse(PKV_INVALID_ARGUMENT, "layer %d is under way, %d of its tasks are left",
+                      step->layer_begun, tasks_left);
+    }
+    return PKV_OK;
+}
+
 static enum pkv_status check_commit(const pkv_cache *cache, const int32_t *num_keep)
 {
     const struct step *step = &cache->step;
@@ -582,10 +606,9 @@ static enum pkv_status check_commit(const pkv_cache *cache, const int32_t *num_k
                           num_keep[i], row_q_len(step, i));
         }
     }
-    const int tasks_left = atomic_load(&step->tasks_left);
-    if (tasks_left > 0) {
-        return refuse(PKV_INVALID_ARGUMENT, "layer %d is under way, %d of its tasks are left",
-                      step->layer_begun, tasks_left);
+    const enum pkv_status status = check_no_tasks(step);
+    if (status != PKV_OK) {
+        return status;
     }
     for (int32_t i = 0; step->num_tokens > 0 && i < cache->config.num_layers; i++) {
         if (cache->layers[i].owner == i && !cache->layers[i].is_attended) {
@@ -632,7 +655,10 @@ enum pkv_status pkv_step_abort(pkv_cache *cache, pkv_step step)
         return refuse(PKV_INVALID_ARGUMENT, "cache is NULL");
     }
     cache_lock(cache);
-    const enum pkv_status status = step_check(cache, step);
+    enum pkv_status status = step_check(cache, step);
+    if (status == PKV_OK) {
+        status = check_no_tasks(&cache->step);
+    }
     if (status == PKV_OK) {
         abort_step(cache);
     }

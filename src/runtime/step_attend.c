@@ -64,6 +64,10 @@ static enum pkv_status check_tensor(const char *name, const void *tensor, bool i
     if (*stride == 0) {
         *stride = width;
     }
+    if (*stride > SIZE_MAX / sizeof(float) / INT32_MAX) {
+        return refuse(PKV_INVALID_ARGUMENT, "io->%s_stride = %zu: its bytes overflow", name,
+                      *stride);
+    }
     if (is_needed && *stride < width) {
         return refuse(PKV_INVALID_ARGUMENT, "io->%s_stride = %zu, below its width %zu", name,
                       *stride, width);
@@ -155,7 +159,13 @@ static enum pkv_status prepare_layer(pkv_cache *cache, pkv_step step, int32_t la
         .constants = of->constants,
         .position_ids = cache->step.has_position_ids ? cache->step.position_ids : NULL,
     };
-    return cache->step.num_tokens > 0 ? check_tensors(&cache->config, layer, run) : PKV_OK;
+    if (cache->step.num_tokens == 0) {
+        return PKV_OK;
+    }
+    const enum pkv_status tensors = check_tensors(&cache->config, layer, run);
+    return tensors != PKV_OK
+               ? tensors
+               : gqa_check_overlap(run, &cache->groups[of->group].shape, cache->step.num_tokens);
 }
 
 static const pkv_plan *plan_of(const pkv_cache *cache, int32_t layer)
