@@ -184,7 +184,7 @@ PKV_API void pkv_plan_destroy(pkv_plan *plan);
 /* Validates args whole and splits the work into plan, whose earlier content is gone (also on
  * refusal). The arrays of lengths, tables and slots must stay unchanged until the last run: a plan
  * refers to the block tables and does not copy them. Statuses as pkv_gqa. Cost O(batch + table
- * entries). */
+ * entries); rows that begin alike and part at one place are compared with each other. */
 PKV_API PKV_NODISCARD enum pkv_status pkv_gqa_plan(pkv_workspace *workspace,
                                                    const struct pkv_gqa_args *args, pkv_plan *plan);
 

@@ -61,8 +61,8 @@ static void gather_seen(const struct run *run, const struct gqa_row *row, int32_
                         const struct visible *seen, int32_t from, int32_t to, struct tile *tile)
 {
     tile->count = 0;
-    tile_gather(run, row, head, from, visible_min(to, seen->prefix), tile);
-    tile_gather(run, row, head, visible_max(from, seen->first), visible_min(to, seen->end), tile);
+    tile_gather(run, row, head, from, min_i32(to, seen->prefix), tile);
+    tile_gather(run, row, head, max_i32(from, seen->first), min_i32(to, seen->end), tile);
 }
 
 /* Query rows of one KV head of a unit. */

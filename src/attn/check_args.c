@@ -3,14 +3,10 @@
  * check_args.c: scalars, presence and geometry of a raw call. */
 #include "attn/check.h"
 #include "base/checked.h"
+#include "base/dtype.h"
 #include "base/error.h"
 
 #define INVALID(...) refuse(PKV_INVALID_ARGUMENT, __VA_ARGS__)
-
-static bool is_float(enum pkv_dtype dtype)
-{
-    return dtype == PKV_F32 || dtype == PKV_F16 || dtype == PKV_BF16;
-}
 
 static bool is_known(enum pkv_dtype dtype)
 {
@@ -122,7 +118,7 @@ static enum pkv_status check_heads(const struct pkv_gqa_args *args)
     if ((int)args->form < PKV_CACHE_NONE || (int)args->form > PKV_CACHE_PAGED) {
         return INVALID("form = %d is none", (int)args->form);
     }
-    if (!is_float(args->dtype)) {
+    if (!dtype_is_float(args->dtype)) {
         return INVALID("dtype = %d, not a float type", (int)args->dtype);
     }
     if (args->num_heads < 1 || args->kv_heads < 1) {

@@ -5,14 +5,10 @@
 #include <math.h>
 
 #include "attn/gqa.h"
+#include "base/dtype.h"
 #include "base/error.h"
 
 #define INVALID(...) refuse(PKV_INVALID_ARGUMENT, __VA_ARGS__)
-
-static bool is_float(enum pkv_dtype dtype)
-{
-    return dtype == PKV_F32 || dtype == PKV_F16 || dtype == PKV_BF16;
-}
 
 static enum pkv_status check_logits(const struct pkv_attn_constants *c, const char *name)
 {
@@ -62,7 +58,7 @@ static enum pkv_status check_rope(const struct pkv_attn_constants *c, int32_t k_
         }
         return PKV_OK;
     }
-    if (!is_float(c->rope_dtype)) {
+    if (!dtype_is_float(c->rope_dtype)) {
         return INVALID("%srope_dtype = %d, not a float type", name, (int)c->rope_dtype);
     }
     if (c->rope_width < 1 || c->rotary_offset < 0 ||
@@ -86,7 +82,7 @@ static enum pkv_status check_gain(const void *gain, enum pkv_dtype dtype, int32_
     if (gain == NULL) {
         return PKV_OK;
     }
-    if (!is_float(dtype)) {
+    if (!dtype_is_float(dtype)) {
         return INVALID("%s%s_norm_gain_dtype = %d, not a float type", name, which, (int)dtype);
     }
     if (count != k_width) {
@@ -154,12 +150,12 @@ enum pkv_status gqa_check_constants(const struct pkv_attn_constants *c,
         status = check_norm(c, geometry->k_width, name);
     }
     if (status == PKV_OK) {
-        status = check_scale(c->k_scale, c->k_scale_count, !is_float(geometry->k_dtype),
+        status = check_scale(c->k_scale, c->k_scale_count, !dtype_is_float(geometry->k_dtype),
                              heads * geometry->k_width, name, "k");
     }
     if (status == PKV_OK) {
         status = check_scale(c->v_scale, c->v_scale_count,
-                             !geometry->v_in_k && !is_float(geometry->v_dtype),
+                             !geometry->v_in_k && !dtype_is_float(geometry->v_dtype),
                              heads * geometry->v_width, name, "v");
     }
     return status;

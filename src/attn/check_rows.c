@@ -309,8 +309,8 @@ static enum pkv_status check_reach(const struct call *call, const struct gqa_row
     *extent = (struct call_extent){.position = -1};
     for (int32_t b = 0; b < call->args->batch; b++) {
         if (rows[b].q_len > 0) {
-            extent->q_len = visible_max(extent->q_len, rows[b].q_len);
-            extent->kv_len = visible_max(extent->kv_len, rows[b].kv_len);
+            extent->q_len = max_i32(extent->q_len, rows[b].q_len);
+            extent->kv_len = max_i32(extent->kv_len, rows[b].kv_len);
             extent->has_negative = extent->has_negative || rows[b].kv_len < rows[b].q_len;
         }
         extent->is_uneven = extent->is_uneven || rows[b].kv_len != rows[b].q_len;

@@ -58,7 +58,7 @@ static int64_t block_cost(const struct pkv_plan *plan, const struct gqa_row *row
 
 static int32_t block_end(const struct pkv_plan *plan, const struct gqa_row *row, int32_t q0)
 {
-    return visible_min(row->q_len, q0 + plan->block_queries);
+    return min_i32(row->q_len, q0 + plan->block_queries);
 }
 
 /* The most that one unit should cost, in (visible keys x query rows), all its heads counted. */
@@ -124,7 +124,7 @@ static bool split_block(pkv_workspace *workspace, pkv_plan *plan, int32_t row_id
     const int32_t q1 = block_end(plan, row, q0);
     const struct visible seen = visible_to(row, &plan->shape, q0, q1);
     const int64_t rows = (int64_t)(q1 - q0) * plan_group(plan);
-    const int64_t span_keys = visible_min(visible_count(&seen, 0, seen.end), SPAN_KEYS);
+    const int64_t span_keys = min_i32(visible_count(&seen, 0, seen.end), SPAN_KEYS);
     struct unit unit = {
         .row = row_idx,
         .q0 = q0,
@@ -224,7 +224,7 @@ enum pkv_status gqa_plan_split(pkv_workspace *workspace, pkv_plan *plan,
     const int32_t group = plan_group(plan);
     plan->num_appends = plan->num_units = plan->num_folds = plan->num_partials = 0;
     plan->num_sources = plan->num_members = plan->num_kin = 0;
-    plan->block_queries = visible_max(1, UNIT_QUERY_ROWS / group);
+    plan->block_queries = max_i32(1, UNIT_QUERY_ROWS / group);
     const size_t query_rows = (size_t)plan->block_queries * (size_t)group;
     plan->partial_floats = query_rows * (padded((size_t)shape->v_width) + 2);
     const size_t scratch_floats = attend_scratch_floats(shape, query_rows);

@@ -120,7 +120,7 @@ static bool share_spans(pkv_workspace *workspace, pkv_plan *plan, const struct k
                         int32_t span1)
 {
     for (int32_t begin = kin->begin; begin < kin->end; begin += plan->block_queries) {
-        const int32_t count = visible_min(kin->end - begin, plan->block_queries);
+        const int32_t count = min_i32(kin->end - begin, plan->block_queries);
         if (!share_unit(workspace, plan, begin, count, kin->span, span1)) {
             return false;
         }

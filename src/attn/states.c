@@ -7,17 +7,13 @@
 
 #include "attn/run.h"
 #include "base/checked.h"
+#include "base/dtype.h"
 #include "base/error.h"
 
 #define INVALID(...) refuse(PKV_INVALID_ARGUMENT, __VA_ARGS__)
 
 /* Floats that are widened at a time. */
 #define PIECE 64
-
-static bool is_float(enum pkv_dtype dtype)
-{
-    return dtype == PKV_F32 || dtype == PKV_F16 || dtype == PKV_BF16;
-}
 
 static bool overlaps(const void *a, size_t a_bytes, const void *b, size_t b_bytes)
 {
@@ -32,7 +28,7 @@ static bool overlaps(const void *a, size_t a_bytes, const void *b, size_t b_byte
 static enum pkv_status check_norm(enum pkv_dtype dtype, int32_t num_tokens, int32_t hidden,
                                   enum pkv_dtype gain_dtype, int32_t width, float eps)
 {
-    if (!is_float(dtype) || !is_float(gain_dtype)) {
+    if (!dtype_is_float(dtype) || !dtype_is_float(gain_dtype)) {
         return INVALID("dtype = %d, gain_dtype = %d: one is not a float type", (int)dtype,
                        (int)gain_dtype);
     }
@@ -115,7 +111,7 @@ static enum pkv_status check_states(const pkv_workspace *workspace, enum pkv_dty
     if (workspace == NULL) {
         return INVALID("workspace is NULL");
     }
-    if (!is_float(dtype)) {
+    if (!dtype_is_float(dtype)) {
         return INVALID("dtype = %d, not a float type", (int)dtype);
     }
     if (num_tokens < 0 || num_heads < 1 || width < 1) {

@@ -64,7 +64,7 @@ void tile_gather(const struct run *run, const struct gqa_row *row, int32_t head,
     const size_t v_step = cache->v_cell_stride * pkv_dtype_bytes(cache->v_dtype);
     for (int32_t key = from; key < to;) {
         const int32_t cell = key % shape->block_size;
-        const int32_t run_length = visible_min(to - key, shape->block_size - cell);
+        const int32_t run_length = min_i32(to - key, shape->block_size - cell);
         const int32_t block = run_block_of(row, shape->block_size, key);
         const char *k = run_key_cell(cache, block, head, cell);
         const char *v = shape->v_in_k ? k : run_value_cell(cache, block, head, cell);
@@ -230,10 +230,10 @@ static void attend_masked(const struct run *run, const struct unit *unit, int32_
             const int32_t query_head = head * run->group + g;
             const size_t r = (size_t)(i - unit->q0) * (size_t)run->group + (size_t)g;
             tile.count = 0;
-            gather_unmasked(run, unit, head, query_head, i, from, visible_min(to, seen.prefix),
-                            &tile, bias);
-            gather_unmasked(run, unit, head, query_head, i, visible_max(from, seen.first),
-                            visible_min(to, seen.end), &tile, bias);
+            gather_unmasked(run, unit, head, query_head, i, from, min_i32(to, seen.prefix), &tile,
+                            bias);
+            gather_unmasked(run, unit, head, query_head, i, max_i32(from, seen.first),
+                            min_i32(to, seen.end), &tile, bias);
             if (tile.count > 0) {
                 const struct scratch one = scratch_from(s, r);
                 tile_attend(run, 1, &tile, NULL, bias, &one);

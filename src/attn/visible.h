@@ -12,6 +12,7 @@
 
 #include "attn/gqa.h"
 #include "attn/kernels.h"
+#include "base/minmax.h"
 #include "base/window.h"
 
 /* Keys [0, prefix) and [first, end), prefix <= first. Empty ranges are legal. */
@@ -21,16 +22,6 @@ struct visible {
     int32_t end;
 };
 
-static inline int32_t visible_min(int32_t a, int32_t b)
-{
-    return a < b ? a : b;
-}
-
-static inline int32_t visible_max(int32_t a, int32_t b)
-{
-    return a > b ? a : b;
-}
-
 /* What queries [q0, q1) of the row see between them; q0 < q1. */
 static inline struct visible visible_to(const struct gqa_row *row, const struct gqa_shape *shape,
                                         int32_t q0, int32_t q1)
@@ -39,7 +30,7 @@ static inline struct visible visible_to(const struct gqa_row *row, const struct 
     struct visible seen = {0, 0, shape->not_causal ? row->kv_len : past + q1};
     if (shape->sliding_window > 0) {
         seen.first = (int32_t)first_needed_key(past + q0, shape->sliding_window);
-        seen.prefix = visible_min(row->kept_prefix, seen.end);
+        seen.prefix = min_i32(row->kept_prefix, seen.end);
     }
     if (seen.prefix >= seen.first) { /* one range */
         seen.prefix = 0;
@@ -65,7 +56,7 @@ static inline int32_t visible_span(const struct visible *seen, int32_t span)
     if (from < seen->prefix || from >= seen->first) {
         return span;
     }
-    return visible_max(span, seen->first / SPAN_KEYS);
+    return max_i32(span, seen->first / SPAN_KEYS);
 }
 
 static inline int32_t visible_num_spans(const struct visible *seen)

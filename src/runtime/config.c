@@ -11,6 +11,7 @@
 
 #include "attn/gqa.h"
 #include "base/checked.h"
+#include "base/dtype.h"
 #include "base/error.h"
 #include "base/hooks.h"
 
@@ -36,11 +37,6 @@ static enum pkv_status check_bounds(const char *prefix, const struct bound *boun
         }
     }
     return PKV_OK;
-}
-
-static bool is_float(enum pkv_dtype dtype)
-{
-    return dtype == PKV_F32 || dtype == PKV_F16 || dtype == PKV_BF16;
 }
 
 static enum pkv_status check_cache_dtype(const char *prefix, const char *field,
@@ -214,7 +210,7 @@ static enum pkv_status check_whole(const struct pkv_cache_config *config)
         return refuse(PKV_INVALID_ARGUMENT, "%s is NULL",
                       config->groups == NULL ? "groups" : "layers");
     }
-    if (!is_float(config->dtype)) {
+    if (!dtype_is_float(config->dtype)) {
         return refuse(PKV_INVALID_ARGUMENT, "dtype = %d: activations are f32, f16 or bf16",
                       (int)config->dtype);
     }

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/minmax.h"
 #include "runtime/blocks.h"
 #include "runtime/seq_table.h"
 
@@ -26,16 +27,6 @@ static int32_t *tokens_of(const pkv_cache *cache, int32_t index)
 static uint64_t *extra_of(const pkv_cache *cache, int32_t index)
 {
     return cache->prefix.extra + (size_t)index * (size_t)cache->config.max_seq_len;
-}
-
-static int32_t smaller(int32_t a, int32_t b)
-{
-    return a < b ? a : b;
-}
-
-static int32_t larger(int32_t a, int32_t b)
-{
-    return a > b ? a : b;
 }
 
 enum pkv_status prefix_require(const pkv_cache *cache)
@@ -135,9 +126,9 @@ static const struct prefix_window *windows_of(pkv_cache *cache, const struct seq
 
 int32_t prefix_adoptable(const pkv_cache *cache, const struct prompt *prompt, int32_t max_cached)
 {
-    const int32_t most = smaller(prompt->num_tokens - 1, max_cached);
+    const int32_t most = min_i32(prompt->num_tokens - 1, max_cached);
     return cache_has_prefix(cache)
-               ? smaller(larger(most, 0), cache->config.max_seq_len) / cache->prefix.block_size
+               ? min_i32(max_i32(most, 0), cache->config.max_seq_len) / cache->prefix.block_size
                : 0;
 }
 
@@ -171,7 +162,7 @@ static int32_t shared_blocks(const pkv_cache *cache, const struct seq *model,
     const struct seq_prefix *other = &cache->seqs[seq].prefix;
     const int32_t *tokens = tokens_of(cache, seq);
     const uint64_t *extra = other->has_extra ? extra_of(cache, seq) : NULL;
-    const int32_t most = smaller(max_blocks, other->num_known / block_size);
+    const int32_t most = min_i32(max_blocks, other->num_known / block_size);
     int32_t count = 0;
     while (count < most) {
         const size_t at = (size_t)count * (size_t)block_size;
@@ -203,10 +194,10 @@ int32_t prefix_pending(pkv_cache *cache, const struct seq *model, const struct p
         }
         const int32_t shared = shared_blocks(cache, model, prompt, i, max_blocks);
         if (shared > seq->prefix.num_published) {
-            most = larger(most, shared);
+            most = max_i32(most, shared);
         }
     }
-    return larger(most * cache->prefix.block_size - num_cached, 0);
+    return max_i32(most * cache->prefix.block_size - num_cached, 0);
 }
 
 /* The sequence's newest node is `node`, the last of num_published. */
@@ -284,7 +275,7 @@ void prefix_note_step(pkv_cache *cache, int32_t index, int32_t first, const stru
     if (!cache_has_prefix(cache) || tokens->num_tokens == 0) {
         return;
     }
-    const int32_t known = smaller(prefix->num_prompt, end) - first;
+    const int32_t known = min_i32(prefix->num_prompt, end) - first;
     const uint64_t *extra = prefix->has_extra ? extra_of(cache, index) + first : NULL;
     if (known > 0 && (memcmp(tokens_of(cache, index) + first, tokens->ids,
                              (size_t)known * sizeof *tokens->ids) != 0 ||
@@ -292,13 +283,13 @@ void prefix_note_step(pkv_cache *cache, int32_t index, int32_t first, const stru
         prefix->num_prompt = first; /* it goes on otherwise than it said */
     }
     remember(cache, index, first, tokens);
-    prefix->num_known = larger(prefix->num_prompt, end);
+    prefix->num_known = max_i32(prefix->num_prompt, end);
 }
 
 void prefix_end_step(pkv_cache *cache, int32_t index)
 {
     struct seq *seq = &cache->seqs[index];
-    seq->prefix.num_known = larger(seq->prefix.num_prompt, seq->length);
+    seq->prefix.num_known = max_i32(seq->prefix.num_prompt, seq->length);
 }
 
 /* Entry i of one table, and the node of its content, become one. */
@@ -352,7 +343,7 @@ void prefix_publish(pkv_cache *cache, int32_t index)
     if (!cache_has_prefix(cache) || prefix->no_publish) {
         return;
     }
-    const int32_t limit = larger(seq->length - seq->max_rewind, 0) / cache->prefix.block_size;
+    const int32_t limit = max_i32(seq->length - seq->max_rewind, 0) / cache->prefix.block_size;
     /* A block that could not be published is tried again when the next one is full. */
     if (limit <= prefix->num_tried) {
         return;
@@ -360,7 +351,7 @@ void prefix_publish(pkv_cache *cache, int32_t index)
     while (prefix->num_published < limit && publish_block(cache, index)) {
     }
     cache->prefix.counts.unpublished_blocks +=
-        (uint64_t)(limit - larger(prefix->num_tried, prefix->num_published));
+        (uint64_t)(limit - max_i32(prefix->num_tried, prefix->num_published));
     prefix->num_tried = limit;
 }
 
@@ -387,8 +378,8 @@ void prefix_cut(pkv_cache *cache, int32_t index, int32_t length)
     if (num_blocks < prefix->num_published) {
         move_newest(cache, prefix, ancestor(cache, prefix, num_blocks), num_blocks);
     }
-    prefix->num_tried = smaller(prefix->num_tried, num_blocks);
-    prefix->num_prompt = smaller(prefix->num_prompt, length);
+    prefix->num_tried = min_i32(prefix->num_tried, num_blocks);
+    prefix->num_prompt = min_i32(prefix->num_prompt, length);
     prefix->num_known = length;
 }
 
@@ -405,7 +396,7 @@ void prefix_fork(pkv_cache *cache, int32_t parent, int32_t child, int32_t at)
         .num_tokens = at,
     };
     remember(cache, child, 0, &tokens);
-    const int32_t num_blocks = smaller(from->num_published, at / cache->prefix.block_size);
+    const int32_t num_blocks = min_i32(from->num_published, at / cache->prefix.block_size);
     move_newest(cache, to, ancestor(cache, from, num_blocks), num_blocks);
     to->num_tried = num_blocks;
     to->num_known = at;

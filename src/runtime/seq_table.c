@@ -6,19 +6,10 @@
 #include "runtime/seq_table.h"
 
 #include "base/error.h"
+#include "base/minmax.h"
 #include "base/window.h"
 #include "runtime/blocks.h"
 #include "runtime/config.h"
-
-static int32_t larger(int32_t a, int32_t b)
-{
-    return a > b ? a : b;
-}
-
-static int32_t smaller(int32_t a, int32_t b)
-{
-    return a < b ? a : b;
-}
 
 struct seq_table seq_table_adopted(const struct group *group, int32_t kept_prefix,
                                    int32_t num_blocks, int32_t max_rewind)
@@ -29,13 +20,13 @@ struct seq_table seq_table_adopted(const struct group *group, int32_t kept_prefi
     const int64_t query = length > max_rewind ? length - max_rewind : 0;
     struct seq_table table = {.end = num_blocks};
     table.kept_end = window > 0 ? config_blocks_of_cells(kept_prefix, block_size) : 0;
-    table.frontier = larger(table.kept_end, first_needed_block(query, window, block_size));
+    table.frontier = max_i32(table.kept_end, first_needed_block(query, window, block_size));
     return table;
 }
 
 int32_t seq_table_num_mapped(const struct seq_table *table, int32_t end)
 {
-    return smaller(table->kept_end, end) + larger(0, end - table->frontier);
+    return min_i32(table->kept_end, end) + max_i32(0, end - table->frontier);
 }
 
 void seq_table_reset(struct group *group, int32_t seq, int32_t kept_prefix)
@@ -89,8 +80,8 @@ static struct seq_table cut_at(const struct group *group, const struct seq_table
     const int32_t tail = length / block_size;
     const bool tail_is_gone = tail >= table->kept_end && tail < table->frontier;
     struct seq_table cut = *table;
-    cut.end = smaller(table->end, tail_is_gone ? tail : config_blocks_of_cells(length, block_size));
-    cut.frontier = larger(table->kept_end, smaller(table->frontier, tail));
+    cut.end = min_i32(table->end, tail_is_gone ? tail : config_blocks_of_cells(length, block_size));
+    cut.frontier = max_i32(table->kept_end, min_i32(table->frontier, tail));
     cut.promised_end = 0;
     return cut;
 }
@@ -115,8 +106,8 @@ void seq_table_fork(struct group *group, int32_t parent, int32_t child, int32_t 
             continue;
         }
         const int32_t first = i * block_size;
-        blocks_share(group, from[i], smaller(block_size, length - first), parent,
-                     smaller(block_size, num_held - first));
+        blocks_share(group, from[i], min_i32(block_size, length - first), parent,
+                     min_i32(block_size, num_held - first));
         to[i] = from[i];
     }
     group->seq_tables[child].frontier = cut.frontier;
