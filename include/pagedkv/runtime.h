@@ -165,8 +165,8 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_cache_view(const pkv_cache *cache, int
  * hook; 0 = sound. Safe at any time. O(blocks + sequences * table). */
 PKV_API int32_t pkv_cache_check(pkv_cache *cache);
 
-/* Counts of one group. Paged: free + held = num_blocks. Continuous: rows. PKV_INVALID_ARGUMENT for a
- * group out of range. O(1). */
+/* Counts of one group. Paged: free + held = num_blocks. Continuous: rows. PKV_INVALID_ARGUMENT for
+ * a group out of range. O(1). */
 struct pkv_group_usage {
     int32_t num_blocks;
     int32_t free;
