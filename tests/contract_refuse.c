@@ -299,6 +299,43 @@ SPOIL_TENSOR(past_of_other_heads, PAST_KEY, t->dims[1] = 1;
 SPOIL_TENSOR(past_of_another_width, PAST_KEY, t->dims[3] = 11)
 SPOIL_TENSOR(past_values_of_another_width, PAST_VALUE, t->dims[3] = 11)
 
+SPOIL_TENSOR(output_of_no_width, OUTPUT, t->dims[1] = 0)
+SPOIL_TENSOR(query_of_no_width, QUERY, t->dims[1] = 0)
+SPOIL_TENSOR(key_of_no_width, KEY, t->dims[1] = 0)
+SPOIL_TENSOR(value_of_no_width, VALUE, t->dims[1] = 0)
+SPOIL_TENSOR(values_of_no_width, VALUE, t->dims[1] = contract_case_tensor(x, OUTPUT)->dims[1] = 0)
+SPOIL_TENSOR(past_keys_of_no_width, PAST_KEY, t->dims[3] = 0)
+SPOIL_TENSOR(past_values_of_no_width, PAST_VALUE, t->dims[3] = 0)
+SPOIL_TENSOR(caches_of_no_width, PAST_KEY,
+             t->dims[3] = contract_case_tensor(x, PAST_VALUE)->dims[3] = 0)
+SPOIL_TENSOR(present_of_no_width, PRESENT_KEY,
+             t->dims[3] = contract_case_tensor(x, PRESENT_VALUE)->dims[3] = 0)
+SPOIL_TENSOR(nothing_has_a_width, VALUE, t->dims[1] = contract_case_tensor(x, OUTPUT)->dims[1] = 0;
+             contract_case_tensor(x, PAST_VALUE)->dims[3] = 0;
+             contract_case_tensor(x, PRESENT_VALUE)->dims[3] = 0)
+
+/* A width that is absent in the raw call would be that of the keys. */
+static void tensors_without_width_refuse(void)
+{
+    static const struct refusal refusals[] = {
+        {"output of no width", output_of_no_width, "output"},
+        {"query of no width", query_of_no_width, "query"},
+        {"key of no width", key_of_no_width, "key"},
+        {"value of no width", value_of_no_width, "value"},
+        {"value and output of no width", values_of_no_width, "output"},
+        {"past keys of no width", past_keys_of_no_width, "past"},
+        {"past values of no width", past_values_of_no_width, "past"},
+        {"a past of no width", caches_of_no_width, "past"},
+        {"a present of no width", present_of_no_width, "present"},
+        {"values of no width everywhere", nothing_has_a_width, "width"},
+        {NULL, NULL, NULL}};
+    static const enum pkv_cache_form forms[] = {PKV_CACHE_PAGED, PKV_CACHE_DENSE_COPY};
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+        const struct case_spec spec = good(forms[i], 0);
+        assert_all_refuse(&spec, refusals);
+    }
+}
+
 static void heads_that_do_not_divide_refuse(void)
 {
     static const struct refusal refusals[] = {
@@ -738,6 +775,7 @@ static void scales_of_a_quantised_cache_that_do_not_fit_refuse(void)
 static const struct test_case cases[] = {
     TEST(tensors_of_another_type_rank_or_length_refuse),
     TEST(missing_and_halved_parameters_refuse),
+    TEST(tensors_without_width_refuse),
     TEST(heads_that_do_not_divide_refuse),
     TEST(paged_tables_and_lengths_that_lead_astray_refuse),
     TEST(slots_that_are_none_refuse),

@@ -433,6 +433,8 @@ SPOIL(mask_of_no_batch, args->mask_batch = 0)
 SPOIL(mask_of_other_heads, args->mask_heads = 3)
 SPOIL(mask_of_few_queries, args->mask_queries = 2)
 SPOIL(mask_of_few_keys, args->mask_keys = 39)
+SPOIL(mask_of_negative_queries, args->mask_queries = -1)
+SPOIL(mask_of_negative_keys, args->mask_keys = INT32_MIN)
 SPOIL(mask_of_another_dtype, args->mask_dtype = PKV_BF16)
 SPOIL(mask_of_e4m3, args->mask_dtype = PKV_E4M3)
 
@@ -444,6 +446,8 @@ static void masks_that_do_not_fit_refuse(void)
         {"three heads for four", mask_of_other_heads, "mask_heads"},
         {"fewer queries than the longest row", mask_of_few_queries, "attn_mask"},
         {"fewer keys than the longest row", mask_of_few_keys, "attn_mask"},
+        {"negative mask_queries", mask_of_negative_queries, "mask_queries = -1"},
+        {"negative mask_keys", mask_of_negative_keys, "mask_keys = -2147483648"},
         {"bf16 beside f32", mask_of_another_dtype, "mask_dtype"},
         {"e4m3", mask_of_e4m3, "mask_dtype"},
         {NULL, NULL, NULL}};

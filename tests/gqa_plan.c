@@ -73,6 +73,8 @@ static void workspace_says_what_was_chosen(void)
     pkv_workspace *workspace = case_workspace(0);
     CU_ASSERT(pkv_workspace_num_threads(workspace) >= 1);
     pkv_workspace_destroy(workspace);
+    CU_ASSERT_EQUAL(pkv_workspace_isa(NULL), PKV_ISA_SCALAR);
+    CU_ASSERT_EQUAL(pkv_workspace_num_threads(NULL), 0);
 }
 
 static void best_is_the_highest_level_there_is(void)
@@ -199,7 +201,63 @@ static void fewer_tokens(struct pkv_gqa_args *args)
 
 static void other_block_size(struct pkv_gqa_args *args)
 {
-    args->past.block_size = 8;
+    args->past.block_size--;
+}
+
+static void other_present(struct pkv_gqa_args *args)
+{
+    args->present.block_size--;
+}
+
+static void empty_past(struct pkv_gqa_args *args)
+{
+    args->past.k = args->past.v = NULL;
+    args->past.block_size = 0;
+}
+
+/* What the plan knows as values would be read from where no array is. */
+static void values_in_keys(struct pkv_gqa_args *args)
+{
+    args->v_in_k = true;
+    args->v = NULL;
+    args->past.v = args->present.v = NULL;
+}
+
+static void other_v_width(struct pkv_gqa_args *args)
+{
+    args->v_width = args->past.v_width = args->present.v_width = 4;
+}
+
+static void other_heads(struct pkv_gqa_args *args)
+{
+    args->num_heads = 2;
+}
+
+static void a_window(struct pkv_gqa_args *args)
+{
+    args->sliding_window = 3;
+}
+
+static void not_causal(struct pkv_gqa_args *args)
+{
+    args->not_causal = true;
+}
+
+static void a_mask(struct pkv_gqa_args *args)
+{
+    args->attn_mask = args->q;
+    args->mask_dtype = args->dtype;
+    args->mask_batch = args->mask_heads = 1;
+    args->mask_queries = 5;
+    args->mask_keys = 600;
+}
+
+static void planes(struct pkv_gqa_args *args)
+{
+    args->constants.rope_cos = args->constants.rope_sin = args->q;
+    args->constants.rope_dtype = args->dtype;
+    args->constants.rope_positions = 600;
+    args->constants.rope_width = 1;
 }
 
 static void fewer_blocks(struct pkv_gqa_args *args)
@@ -209,7 +267,7 @@ static void fewer_blocks(struct pkv_gqa_args *args)
 
 static void other_form(struct pkv_gqa_args *args)
 {
-    args->form = PKV_CACHE_CONTINUOUS;
+    args->form = args->form == PKV_CACHE_DENSE ? PKV_CACHE_CONTINUOUS : PKV_CACHE_DENSE;
 }
 
 static void no_size(struct pkv_gqa_args *args)
@@ -217,29 +275,167 @@ static void no_size(struct pkv_gqa_args *args)
     args->size = 0;
 }
 
+/* Bits of the forms that a difference is one for. */
+enum {
+    COPY = 1 << PKV_CACHE_DENSE_COPY,
+    IN_PLACE = 1 << PKV_CACHE_CONTINUOUS | 1 << PKV_CACHE_DENSE | 1 << PKV_CACHE_PAGED,
+    CACHES = COPY | IN_PLACE,
+    ALL = CACHES | 1 << PKV_CACHE_NONE
+};
+
+static const struct difference {
+    const char *name;
+    unsigned forms;
+    spoiler *spoil;
+} differences[] = {
+    {"no q", ALL, without_q},
+    {"no out", ALL, without_out},
+    {"neither k nor v", ALL, without_key},
+    {"no v", ALL, without_v},
+    {"no past K", CACHES, without_past},
+    {"another dtype", ALL, other_dtype},
+    {"another dtype of V", CACHES, other_cache_dtype},
+    {"another width", ALL, other_width},
+    {"another width of V", ALL, other_v_width},
+    {"other KV heads", ALL, other_kv_heads},
+    {"other heads", ALL, other_heads},
+    {"fewer tokens", ALL, fewer_tokens},
+    {"another block size", CACHES, other_block_size},
+    {"fewer blocks", CACHES, fewer_blocks},
+    {"another form", ALL, other_form},
+    {"no size", ALL, no_size},
+    {"a present of another length", COPY, other_present},
+    {"no past at all", COPY, empty_past},
+    {"values in keys", ALL, values_in_keys},
+    {"a window", ALL, a_window},
+    {"not causal", ALL, not_causal},
+    {"a mask", ALL, a_mask},
+    {"keys that are rotated", 1 << PKV_CACHE_NONE, planes},
+};
+
+static void assert_differences_refuse(pkv_workspace *workspace, enum pkv_cache_form form)
+{
+    pkv_plan *plan = NULL;
+    const struct case_spec spec = batch_of(test_seed(), form);
+    struct gqa_case *c = gqa_case_make(&spec);
+    ASSERT_STATUS(PKV_OK, pkv_plan_create(workspace, &plan));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_gqa_run(workspace, &c->args, plan)); /* never planned */
+    ASSERT_STATUS(PKV_OK, pkv_gqa_plan(workspace, &c->args, plan));
+    for (size_t i = 0; i < sizeof differences / sizeof differences[0]; i++) {
+        struct pkv_gqa_args args = c->args;
+        if ((differences[i].forms >> form & 1) == 0) {
+            continue;
+        }
+        differences[i].spoil(&args);
+        const enum pkv_status run = pkv_gqa_run(workspace, &args, plan);
+        const enum pkv_status start = pkv_gqa_start(workspace, &args, plan);
+        if (run != PKV_INVALID_ARGUMENT || start != PKV_INVALID_ARGUMENT) {
+            printf("\n  form %d: %s, not as planned, was run\n", (int)form, differences[i].name);
+        }
+        CU_ASSERT(run == PKV_INVALID_ARGUMENT && start == PKV_INVALID_ARGUMENT);
+        CU_ASSERT_EQUAL(gqa_case_changed(c, REGION_CACHE | REGION_OUTPUT), -1);
+    }
+    ASSERT_STATUS(PKV_OK, pkv_gqa_run(workspace, &c->args, plan)); /* the plan is as good as ever */
+    pkv_plan_destroy(plan);
+    gqa_case_free(c);
+}
+
 static void run_refuses_what_was_not_planned(void)
 {
-    static spoiler *const spoilers[] = {
-        without_q,        without_out,       without_key, without_v,      without_past,
-        other_dtype,      other_cache_dtype, other_width, other_kv_heads, fewer_tokens,
-        other_block_size, fewer_blocks,      other_form,  no_size};
+    pkv_workspace *workspace = case_workspace(2);
+    for (int form = PKV_CACHE_NONE; form <= PKV_CACHE_PAGED; form++) {
+        assert_differences_refuse(workspace, (enum pkv_cache_form)form);
+    }
+    pkv_workspace_destroy(workspace);
+}
+
+/* The planned past stays, the run's is longer or shorter: rows were planned with its length. */
+static void run_refuses_a_past_of_another_length(void)
+{
+    pkv_workspace *workspace = case_workspace(2);
+    pkv_plan *plan = NULL;
+    struct case_spec spec = case_plain(test_seed());
+    spec.form = PKV_CACHE_DENSE_COPY;
+    case_add_row(&spec, 0, 2, 2); /* no past */
+    case_add_row(&spec, 1, 2, 2);
+    struct gqa_case *without = gqa_case_make(&spec);
+    spec.kv_lens[0] = spec.kv_lens[1] = 9;
+    struct gqa_case *with = gqa_case_make(&spec);
+    ASSERT_STATUS(PKV_OK, pkv_plan_create(workspace, &plan));
+    struct pkv_gqa_args args = without->args;
+    args.past = (struct pkv_kv_view){0};
+    ASSERT_STATUS(PKV_OK, pkv_gqa_plan(workspace, &args, plan));
+    args.past = with->args.past;
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_gqa_run(workspace, &args, plan));
+    ASSERT_STATUS(PKV_OK, pkv_gqa_plan(workspace, &with->args, plan));
+    args = with->args;
+    args.past = (struct pkv_kv_view){0};
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_gqa_run(workspace, &args, plan));
+    args.past = with->args.past;
+    args.past.block_size = 20; /* past what is there */
+    args.past.k_head_stride = args.past.v_head_stride = 0;
+    args.past.k_block_stride = args.past.v_block_stride = 0;
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_gqa_run(workspace, &args, plan));
+    CU_ASSERT_EQUAL(gqa_case_changed(with, REGION_CACHE | REGION_OUTPUT), -1);
+    CU_ASSERT_EQUAL(gqa_case_changed(without, REGION_CACHE | REGION_OUTPUT), -1);
+    pkv_plan_destroy(plan);
+    gqa_case_free(without);
+    gqa_case_free(with);
+    pkv_workspace_destroy(workspace);
+}
+
+/* Ids are of the queries' tokens: keys that are more than those would find none. */
+static void run_refuses_ids_for_some_of_its_keys(void)
+{
+    static int64_t ids[8];
+    pkv_workspace *workspace = case_workspace(2);
+    pkv_plan *plan = NULL;
+    struct case_spec spec = batch_of(test_seed(), PKV_CACHE_NONE);
+    spec.options = CASE_ROPE;
+    struct gqa_case *c = gqa_case_make(&spec);
+    ASSERT_STATUS(PKV_OK, pkv_plan_create(workspace, &plan));
+    ASSERT_STATUS(PKV_OK, pkv_gqa_plan(workspace, &c->args, plan));
+    struct pkv_gqa_args args = c->args;
+    args.position_ids = ids;
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_gqa_run(workspace, &args, plan));
+    CU_ASSERT_PTR_NOT_NULL(strstr(pkv_last_error(), "position_ids"));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_gqa_start(workspace, &args, plan));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_gqa_plan(workspace, &args, plan));
+    CU_ASSERT_EQUAL(gqa_case_changed(c, REGION_CACHE | REGION_OUTPUT), -1);
+    pkv_plan_destroy(plan);
+    gqa_case_free(c);
+    pkv_workspace_destroy(workspace);
+}
+
+static void plan_of_another_workspace_refuses(void)
+{
+    pkv_workspace *workspace = case_workspace(2);
+    pkv_workspace *other = case_workspace(1);
+    pkv_plan *plan = NULL;
+    const struct case_spec spec = batch_of(test_seed(), PKV_CACHE_PAGED);
+    struct gqa_case *c = gqa_case_make(&spec);
+    ASSERT_STATUS(PKV_OK, pkv_plan_create(workspace, &plan));
+    ASSERT_STATUS(PKV_OK, pkv_gqa_plan(workspace, &c->args, plan));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_gqa_run(other, &c->args, plan));
+    CU_ASSERT_PTR_NOT_NULL(strstr(pkv_last_error(), "another workspace"));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_gqa_start(other, &c->args, plan));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_gqa_plan(other, &c->args, plan));
+    CU_ASSERT_EQUAL(gqa_case_changed(c, REGION_CACHE | REGION_OUTPUT), -1);
+    ASSERT_STATUS(PKV_OK, pkv_gqa_run(workspace, &c->args, plan));
+    pkv_plan_destroy(plan);
+    gqa_case_free(c);
+    pkv_workspace_destroy(workspace);
+    pkv_workspace_destroy(other);
+}
+
+static void absent_workspace_plan_or_args_refuse(void)
+{
     pkv_workspace *workspace = case_workspace(2);
     pkv_plan *plan = NULL;
     const struct case_spec spec = batch_of(test_seed(), PKV_CACHE_PAGED);
     struct gqa_case *c = gqa_case_make(&spec);
     ASSERT_STATUS(PKV_OK, pkv_plan_create(workspace, &plan));
-    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_gqa_run(workspace, &c->args, plan)); /* never planned */
     ASSERT_STATUS(PKV_OK, pkv_gqa_plan(workspace, &c->args, plan));
-    for (size_t i = 0; i < sizeof spoilers / sizeof spoilers[0]; i++) {
-        struct pkv_gqa_args args = c->args;
-        spoilers[i](&args);
-        const enum pkv_status status = pkv_gqa_run(workspace, &args, plan);
-        if (status != PKV_INVALID_ARGUMENT) {
-            printf("\n  difference %zu from the planned call was run\n", i);
-        }
-        CU_ASSERT_EQUAL(status, PKV_INVALID_ARGUMENT);
-        CU_ASSERT_EQUAL(gqa_case_changed(c, REGION_CACHE | REGION_OUTPUT), -1);
-    }
     ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_gqa_run(workspace, NULL, plan));
     ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_gqa_run(workspace, &c->args, NULL));
     ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_gqa_run(NULL, &c->args, plan));
@@ -470,6 +666,10 @@ static const struct test_case cases[] = {
     TEST(plan_is_run_once_per_layer),
     TEST(plan_for_reading_and_plan_for_appending_alone_run),
     TEST(run_refuses_what_was_not_planned),
+    TEST(run_refuses_a_past_of_another_length),
+    TEST(run_refuses_ids_for_some_of_its_keys),
+    TEST(plan_of_another_workspace_refuses),
+    TEST(absent_workspace_plan_or_args_refuse),
     TEST(refused_plan_holds_nothing_to_run),
     TEST(every_failed_allocation_leaves_all_as_it_was),
     TEST(second_identical_call_takes_no_memory),

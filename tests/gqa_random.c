@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
  * The operator against the float64 reference on random calls: all cache forms and dtypes, ragged
- * rows, odd widths, windows, every option. Case i of a family has seed PKV_TEST_SEED + i, and a
- * failure prints its seed: with PKV_TEST_SEED set to it the case comes first. The table of families
- * below is all that says which options run. */
+ * rows, odd widths, windows, numbers of threads, every option. Case i of a family has seed
+ * PKV_TEST_SEED + i, from which every family draws a geometry of its own, and a failure prints its
+ * seed: with PKV_TEST_SEED set to it the case comes first in its family. The table of families
+ * below is all that says which options run; the last case counts what ran. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "support/gqa_case.h"
@@ -17,6 +19,24 @@ struct family {
     bool v_in_k;
     int num_cases;
 };
+
+/* Builds with assertions are those with sanitisers or without optimisation: they run a part. */
+#ifdef PKV_ASSERTIONS
+enum { SHARE = 4 };
+#else
+enum { SHARE = 1 };
+#endif
+
+enum { MAX_CASES = 8192, NUM_POOLS = 4 };
+
+/* Of the cases of this suite so far: geometries are fingerprints of what was drawn. */
+static struct {
+    int num_calls;
+    int num_of_threads[NUM_POOLS];
+    uint64_t geometries[MAX_CASES];
+} done;
+
+static const int32_t thread_counts[NUM_POOLS] = {1, 2, 3, 8};
 
 static int32_t one_of(struct test_random *random, const int32_t *choices, int32_t count)
 {
@@ -38,20 +58,27 @@ static void draw_dtypes(struct test_random *random, struct case_spec *spec, bool
     }
 }
 
+/* One beside a power of two as often as any other. */
+static int32_t draw_width(struct test_random *random)
+{
+    static const int32_t widths[] = {1,  2,  3,  5,  7,  8,  15, 16, 17,  24,  31,
+                                     32, 33, 40, 63, 64, 65, 80, 96, 128, 129, 256};
+    return random_between(random, 0, 1) ? one_of(random, widths, 22)
+                                        : random_between(random, 1, 256);
+}
+
 static void draw_geometry(struct test_random *random, struct case_spec *spec, bool v_in_k)
 {
     static const int32_t forms[] = {PKV_CACHE_PAGED,      PKV_CACHE_PAGED,      PKV_CACHE_PAGED,
                                     PKV_CACHE_PAGED,      PKV_CACHE_CONTINUOUS, PKV_CACHE_DENSE,
                                     PKV_CACHE_DENSE_COPY, PKV_CACHE_NONE};
     static const int32_t groups[] = {1, 1, 3, 4, 7, 8};
-    static const int32_t widths[] = {1,  2,  3,  5,  7,  8,  15, 16, 17,  24,  31,
-                                     32, 33, 40, 63, 64, 65, 80, 96, 128, 129, 256};
     static const int32_t block_sizes[] = {1, 2, 3, 7, 16, 64};
     spec->form = (enum pkv_cache_form)one_of(random, forms, 8);
     spec->kv_heads = random_between(random, 1, 3);
     spec->group = one_of(random, groups, 6);
-    spec->k_width = one_of(random, widths, 22);
-    spec->v_width = random_between(random, 0, 2) ? spec->k_width : one_of(random, widths, 22);
+    spec->k_width = draw_width(random);
+    spec->v_width = random_between(random, 0, 2) ? spec->k_width : draw_width(random);
     spec->v_in_k = v_in_k;
     if (v_in_k) {
         spec->v_width = random_between(random, 1, spec->k_width);
@@ -64,8 +91,8 @@ static void draw_geometry(struct test_random *random, struct case_spec *spec, bo
     spec->loudness = random_between(random, 0, 3) ? 1 : 20;
 }
 
-/* Rows whose reference costs at most so much. */
-enum { MAX_WORK = 500000 };
+/* Rows whose reference costs at most so much; one case in 16 may cost more. */
+enum { MAX_WORK = 30000, MAX_RARE_WORK = 500000 };
 
 static void draw_rows(struct test_random *random, struct case_spec *spec)
 {
@@ -76,6 +103,7 @@ static void draw_rows(struct test_random *random, struct case_spec *spec)
     const bool is_uniform = spec->form == PKV_CACHE_DENSE_COPY;
     const int64_t pair = (int64_t)spec->kv_heads * spec->group * (spec->k_width + spec->v_width);
     const int32_t batch = random_between(random, 1, 4);
+    const int64_t max_work = random_between(random, 0, 15) ? MAX_WORK : MAX_RARE_WORK;
     int64_t work = 0;
     for (int32_t b = 0; b < batch; b++) {
         const int32_t least = max_q == 1 && random_between(random, 0, 3) ? 1 : 0;
@@ -88,7 +116,7 @@ static void draw_rows(struct test_random *random, struct case_spec *spec)
             q_len = spec->q_lens[0];
             past = spec->kv_lens[0] - q_len;
         }
-        while (work + pair * q_len * (q_len + past) > MAX_WORK && !(is_uniform && b > 0)) {
+        while (work + pair * q_len * (q_len + past) > max_work && !(is_uniform && b > 0)) {
             q_len = (q_len + 1) / 2;
             past /= 2;
             work = q_len <= 1 && past == 0 ? 0 : work;
@@ -120,14 +148,14 @@ static void draw_visibility(struct test_random *random, struct case_spec *spec)
     }
 }
 
-static struct case_spec draw(uint64_t seed, const struct family *family)
+static struct case_spec draw(struct test_random *random, uint64_t seed, const struct family *family)
 {
-    struct test_random random = {seed};
-    struct case_spec spec = {.seed = seed, .layout = seed, .options = family->options};
-    draw_geometry(&random, &spec, family->v_in_k);
-    draw_dtypes(&random, &spec, family->with_codes);
-    draw_rows(&random, &spec);
-    draw_visibility(&random, &spec);
+    struct case_spec spec = {
+        .seed = seed, .layout = random_u64(random), .options = family->options};
+    draw_geometry(random, &spec, family->v_in_k);
+    draw_dtypes(random, &spec, family->with_codes);
+    draw_rows(random, &spec);
+    draw_visibility(random, &spec);
     if (spec.form == PKV_CACHE_NONE || spec.not_causal) {
         spec.options &= ~(unsigned)CASE_POSITION_IDS;
     }
@@ -154,47 +182,102 @@ static void print_spec(const struct case_spec *spec)
     }
 }
 
-static void run_family(const struct family *family)
+/* Everything that says where numbers lie and which of them count, not the numbers. */
+static uint64_t fingerprint(const struct case_spec *spec)
 {
-    pkv_workspace *workspace = case_workspace(2);
+    const int64_t parts[] = {spec->form,
+                             spec->dtype,
+                             spec->k_dtype,
+                             spec->v_dtype,
+                             spec->kv_heads,
+                             spec->group,
+                             spec->k_width,
+                             spec->v_width,
+                             spec->v_in_k,
+                             spec->batch,
+                             spec->window,
+                             spec->kept_count,
+                             spec->not_causal,
+                             spec->evicted,
+                             spec->read_only,
+                             spec->padded,
+                             spec->cell_major,
+                             spec->options,
+                             spec->form == PKV_CACHE_PAGED ? spec->block_size : 0};
+    struct test_random random = {0};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        random.state = random_u64(&random) ^ (uint64_t)parts[i];
+    }
+    for (int32_t b = 0; b < spec->batch; b++) {
+        random.state = random_u64(&random) ^ (uint64_t)spec->q_lens[b];
+        random.state = random_u64(&random) ^ (uint64_t)spec->kv_lens[b];
+    }
+    return random_u64(&random);
+}
+
+/* Case i of the family with this index; false after lines that say what is wrong. */
+static bool run_case(const struct family *family, int index, int i, pkv_workspace *const *pools)
+{
+    const uint64_t seed = test_seed() + (uint64_t)i;
+    struct test_random mixer = {seed};
+    struct test_random random = {random_u64(&mixer) + (uint64_t)index};
+    const struct case_spec spec = draw(&random, seed, family);
+    const int32_t pool = random_between(&random, 0, NUM_POOLS - 1);
+    struct gqa_case *c = gqa_case_make(&spec);
+    const bool is_right = gqa_case_check(c, pools[pool]);
+    if (!is_right) {
+        printf("  family \"%s\", %d threads\n", family->name, thread_counts[pool]);
+        print_spec(&spec);
+    }
+    if (done.num_calls < MAX_CASES) {
+        done.geometries[done.num_calls++] = fingerprint(&spec);
+        done.num_of_threads[pool]++;
+    }
+    gqa_case_free(c);
+    return is_right;
+}
+
+static void run_family(const struct family *family, int index)
+{
+    pkv_workspace *pools[NUM_POOLS];
     int num_failed = 0;
-    for (int i = 0; i < family->num_cases && num_failed < 3; i++) {
-        const struct case_spec spec = draw(test_seed() + (uint64_t)i, family);
-        struct gqa_case *c = gqa_case_make(&spec);
-        if (!gqa_case_check(c, workspace)) {
-            print_spec(&spec);
-            num_failed++;
-        }
-        gqa_case_free(c);
+    for (int p = 0; p < NUM_POOLS; p++) {
+        pools[p] = case_workspace(thread_counts[p]);
+    }
+    for (int i = 0; i < family->num_cases / SHARE && num_failed < 3; i++) {
+        num_failed += !run_case(family, index, i, pools);
     }
     CU_ASSERT_EQUAL(num_failed, 0);
-    pkv_workspace_destroy(workspace);
+    for (int p = 0; p < NUM_POOLS; p++) {
+        pkv_workspace_destroy(pools[p]);
+    }
 }
 
 static const struct family families[] = {
-    {"nothing", 0, false, false, 320},
-    {"q_scale", CASE_Q_SCALE, false, false, 60},
-    {"rope", CASE_ROPE, false, false, 80},
-    {"position ids", CASE_ROPE | CASE_POSITION_IDS, false, false, 60},
-    {"norms", CASE_ROPE | CASE_NORM, false, false, 80},
-    {"norms without rope", CASE_NORM, false, false, 40},
-    {"head sinks", CASE_SINK, false, false, 60},
-    {"smooth softmax", CASE_SMOOTH, false, false, 40},
-    {"a softcap", CASE_SOFTCAP, false, false, 60},
-    {"masks", CASE_MASK, false, false, 100},
-    {"quantised caches", 0, true, false, 120},
-    {"values inside keys", 0, false, true, 80},
+    {"nothing", 0, false, false, 1000},
+    {"q_scale", CASE_Q_SCALE, false, false, 200},
+    {"rope", CASE_ROPE, false, false, 260},
+    {"position ids", CASE_ROPE | CASE_POSITION_IDS, false, false, 200},
+    {"norms", CASE_ROPE | CASE_NORM, false, false, 260},
+    {"norms without rope", CASE_NORM, false, false, 140},
+    {"head sinks", CASE_SINK, false, false, 200},
+    {"smooth softmax", CASE_SMOOTH, false, false, 140},
+    {"a softcap", CASE_SOFTCAP, false, false, 200},
+    {"masks", CASE_MASK, false, false, 320},
+    {"quantised caches", 0, true, false, 400},
+    {"values inside keys", 0, false, true, 280},
     {"everything", CASE_Q_SCALE | CASE_ROPE | CASE_NORM | CASE_SINK | CASE_SOFTCAP | CASE_MASK,
-     true, false, 120},
+     true, false, 400},
     {"everything and values inside keys",
-     CASE_Q_SCALE | CASE_ROPE | CASE_NORM | CASE_SMOOTH | CASE_SOFTCAP | CASE_MASK, true, true, 60},
+     CASE_Q_SCALE | CASE_ROPE | CASE_NORM | CASE_SMOOTH | CASE_SOFTCAP | CASE_MASK, true, true,
+     200},
 };
 
 static void run_named(const char *name)
 {
     for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
         if (strcmp(families[i].name, name) == 0) {
-            run_family(&families[i]);
+            run_family(&families[i], (int)i);
             return;
         }
     }
@@ -256,6 +339,30 @@ static void all_options_together_match_the_reference(void)
     run_named("everything and values inside keys");
 }
 
+static int by_value(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a;
+    const uint64_t y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static void thousands_of_calls_have_a_geometry_of_their_own(void)
+{
+    int num_distinct = 0;
+    qsort(done.geometries, (size_t)done.num_calls, sizeof done.geometries[0], by_value);
+    for (int i = 0; i < done.num_calls; i++) {
+        num_distinct += i == 0 || done.geometries[i] != done.geometries[i - 1];
+    }
+    printf("%d calls, %d geometries; by 1, 2, 3, 8 threads: %d, %d, %d, %d ", done.num_calls,
+           num_distinct, done.num_of_threads[0], done.num_of_threads[1], done.num_of_threads[2],
+           done.num_of_threads[3]);
+    CU_ASSERT(done.num_calls >= 4000 / SHARE);
+    CU_ASSERT(num_distinct >= done.num_calls / 20 * 19);
+    for (int p = 0; p < NUM_POOLS; p++) {
+        CU_ASSERT(done.num_of_threads[p] >= done.num_calls / 8);
+    }
+}
+
 static const struct test_case cases[] = {
     TEST(random_calls_match_the_reference),
     TEST(random_scales_match_the_reference),
@@ -267,6 +374,7 @@ static const struct test_case cases[] = {
     TEST(random_quantised_caches_match_the_reference),
     TEST(random_values_inside_keys_match_the_reference),
     TEST(all_options_together_match_the_reference),
+    TEST(thousands_of_calls_have_a_geometry_of_their_own),
     TEST_END,
 };
 const struct test_suite suite_gqa_random = {"gqa_random", cases};

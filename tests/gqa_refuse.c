@@ -216,6 +216,7 @@ SPOIL(kept_not_causal, args->kept_prefix = c->kept_prefix; args->kept_prefix_cou
 SPOIL(kept_negative, args->kept_prefix = c->kept_prefix; args->kept_prefix_count = 2;
       c->kept_prefix[1] = -1)
 SPOIL(kept_three, args->kept_prefix = c->kept_prefix; args->kept_prefix_count = 3)
+SPOIL(kept_absent, args->kept_prefix = NULL; args->kept_prefix_count = 1)
 SPOIL(kept_uncounted, args->kept_prefix = c->kept_prefix; args->kept_prefix_count = 0)
 SPOIL(scale_nan, args->constants.q_scale = &nan_scale)
 SPOIL(scale_infinite, args->constants.q_scale = &infinite_scale)
@@ -240,6 +241,7 @@ static void scalars_out_of_range_refuse(void)
         {"negative kept prefix", kept_negative, "kept_prefix[1]"},
         {"three kept prefixes for two rows", kept_three, "kept_prefix_count"},
         {"kept prefix without a count", kept_uncounted, "kept_prefix"},
+        {"a count without a kept prefix", kept_absent, "kept_prefix_count = 1"},
         {"q_scale NaN", scale_nan, "q_scale"},
         {"q_scale infinite", scale_infinite, "q_scale"},
         {"negative softcap", softcap_negative, "softcap"},
@@ -306,6 +308,8 @@ SPOIL(keys_fewer, c->cu_seqlens_k[1] = 1)
 SPOIL(table_without_cache, args->block_table = c->kv_lens; args->max_blocks = 1)
 SPOIL(slots_without_cache, args->slot_ids = c->kv_lens)
 SPOIL(keys_absent, args->k = args->v = NULL)
+SPOIL(past_k_without_cache, args->past.k = c->kv_lens)
+SPOIL(past_v_without_cache, args->past.v = c->kv_lens)
 
 static void call_without_a_cache_refuses_what_belongs_to_one(void)
 {
@@ -316,9 +320,33 @@ static void call_without_a_cache_refuses_what_belongs_to_one(void)
         {"a block table", table_without_cache, "block_table"},
         {"slot ids", slots_without_cache, "slot_ids"},
         {"no keys", keys_absent, "k"},
+        {"a past K", past_k_without_cache, "past"},
+        {"a past V", past_v_without_cache, "past"},
         {NULL, NULL, NULL}};
     const struct case_spec spec = good(PKV_CACHE_NONE);
     assert_all_refuse(&spec, refusals);
+}
+
+/* There is nothing to append to, and nothing to read. */
+static void sister_calls_refuse_to_go_without_a_cache(void)
+{
+    const struct case_spec spec = good(PKV_CACHE_NONE);
+    pkv_workspace *workspace = case_workspace(2);
+    struct gqa_case *c = gqa_case_make(&spec);
+    struct pkv_gqa_args args = c->args;
+    gqa_case_snapshot(c);
+    args.q = NULL;
+    args.out = NULL;
+    args.lse = NULL;
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_append(workspace, &args));
+    CU_ASSERT_PTR_NOT_NULL(strstr(pkv_last_error(), "form"));
+    args = c->args;
+    args.k = args.v = NULL;
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_attention_over_cache(workspace, &args));
+    CU_ASSERT_PTR_NOT_NULL(strstr(pkv_last_error(), "form"));
+    CU_ASSERT_EQUAL(gqa_case_changed(c, all_regions), -1);
+    gqa_case_free(c);
+    pkv_workspace_destroy(workspace);
 }
 
 /* 6 capacity */
@@ -382,6 +410,10 @@ SPOIL(copy_present_long, args->present.block_size++)
 SPOIL(copy_present_is_past, args->present.k = args->past.k; args->present.v = args->past.v)
 SPOIL(copy_q_lens_differ, c->cu_seqlens_q[1] = 1)
 SPOIL(copy_dtype_differs, args->present.k_dtype = PKV_F16)
+SPOIL(copy_past_absent, args->past.k = args->past.v = NULL)
+SPOIL(copy_past_negative, args->past.block_size = -1)
+SPOIL(copy_past_rows_more, args->past.num_blocks = 3)
+SPOIL(copy_past_rows_fewer, args->past.num_blocks = 1)
 SPOIL(copy_keys_absent, args->k = args->v = NULL)
 
 static void functional_call_refuses_a_present_that_does_not_fit(void)
@@ -395,6 +427,10 @@ static void functional_call_refuses_a_present_that_does_not_fit(void)
         {"rows with different q_lens", copy_q_lens_differ, "row 1"},
         {"present of another dtype", copy_dtype_differs, "present"},
         {"no key", copy_keys_absent, "present"},
+        {"a length of no past", copy_past_absent, "past.block_size"},
+        {"a past of negative length", copy_past_negative, "past.block_size"},
+        {"more rows in past", copy_past_rows_more, "past.num_blocks = 3"},
+        {"fewer rows in past", copy_past_rows_fewer, "past.num_blocks = 1"},
         {NULL, NULL, NULL}};
     const struct case_spec spec = good(PKV_CACHE_DENSE_COPY);
     assert_all_refuse(&spec, refusals);
@@ -520,6 +556,29 @@ static void positions_without_planes_refuse(void)
     assert_all_refuse(&spec, refusals);
 }
 
+SPOIL(first_position_negative, c->kv_lens[0] = 1)
+
+static void rope_before_position_0_refuses(void)
+{
+    static const struct refusal refusals[] = {
+        {"two queries at one key", first_position_negative, "negative"}, {NULL, NULL, NULL}};
+    struct case_spec spec = good(PKV_CACHE_PAGED);
+    spec.options = CASE_ROPE;
+    spec.read_only = spec.not_causal = true;
+    assert_all_refuse(&spec, refusals);
+}
+
+SPOIL(positions_of_some_keys, args->position_ids = c->kept_prefix)
+
+static void positions_of_the_call_s_own_keys_cover_them_all(void)
+{
+    static const struct refusal refusals[] = {
+        {"more keys than queries", positions_of_some_keys, "position_ids"}, {NULL, NULL, NULL}};
+    struct case_spec spec = good(PKV_CACHE_NONE);
+    spec.options = CASE_ROPE;
+    assert_all_refuse(&spec, refusals);
+}
+
 /* 10 overlap */
 static void *address(const void *memory)
 {
@@ -629,6 +688,7 @@ static const struct test_case cases[] = {
     TEST(lengths_that_contradict_each_other_refuse),
     TEST(causal_read_of_fewer_keys_than_queries_refuses),
     TEST(call_without_a_cache_refuses_what_belongs_to_one),
+    TEST(sister_calls_refuse_to_go_without_a_cache),
     TEST(position_beyond_the_table_s_row_refuses),
     TEST(dense_rows_beyond_their_capacity_refuse),
     TEST(functional_call_refuses_a_present_that_does_not_fit),
@@ -637,6 +697,8 @@ static const struct test_case cases[] = {
     TEST(row_without_queries_may_not_name_a_written_block),
     TEST(evicted_block_that_is_still_seen_refuses),
     TEST(positions_without_planes_refuse),
+    TEST(rope_before_position_0_refuses),
+    TEST(positions_of_the_call_s_own_keys_cover_them_all),
     TEST(outputs_that_overlap_refuse),
     TEST(append_refuses_queries_and_missing_keys),
     TEST(read_only_attend_refuses_keys_and_present),

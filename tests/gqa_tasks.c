@@ -125,9 +125,41 @@ static void tasks_out_of_range_refuse(void)
     pkv_workspace_destroy(workspace);
 }
 
+/* Tasks of the started layer count by the plan that is no more. */
+static void replanning_ends_the_started_layer(void)
+{
+    pkv_workspace *workspace = case_workspace(2);
+    pkv_plan *plan = NULL;
+    const struct case_spec spec = mixed(0);
+    struct case_spec small = case_plain(test_seed());
+    case_add_row(&small, 0, 1, 1);
+    struct gqa_case *c = gqa_case_make(&spec);
+    struct gqa_case *next = gqa_case_make(&small);
+    ASSERT_STATUS(PKV_OK, pkv_plan_create(workspace, &plan));
+    ASSERT_STATUS(PKV_OK, pkv_gqa_plan(workspace, &c->args, plan));
+    ASSERT_STATUS(PKV_OK, pkv_gqa_start(workspace, &c->args, plan));
+    const int32_t last = pkv_gqa_num_tasks(workspace, PKV_PHASE_ATTEND) - 1;
+    CU_ASSERT(last > 0);
+    ASSERT_STATUS(PKV_OK, pkv_gqa_plan(workspace, &next->args, plan));
+    for (int p = PKV_PHASE_APPEND; p < PKV_NUM_PHASES; p++) {
+        const enum pkv_phase phase = (enum pkv_phase)p;
+        CU_ASSERT_EQUAL(pkv_gqa_num_tasks(workspace, phase), 0);
+        ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_gqa_run_task(workspace, phase, 0, 0));
+        ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_gqa_run_task(workspace, phase, last, 0));
+    }
+    CU_ASSERT_EQUAL(gqa_case_changed(c, REGION_INPUT | REGION_CACHE | REGION_OUTPUT), -1);
+    CU_ASSERT_EQUAL(gqa_case_changed(next, REGION_INPUT | REGION_CACHE | REGION_OUTPUT), -1);
+    ASSERT_STATUS(PKV_OK, pkv_gqa_run(workspace, &next->args, plan));
+    gqa_case_free(c);
+    gqa_case_free(next);
+    pkv_plan_destroy(plan);
+    pkv_workspace_destroy(workspace);
+}
+
 static const struct test_case cases[] = {
     TEST(tasks_on_own_threads_give_the_bits_of_a_run),
     TEST(tasks_out_of_range_refuse),
+    TEST(replanning_ends_the_started_layer),
     TEST_END,
 };
 const struct test_suite suite_gqa_tasks = {"gqa_tasks", cases};

@@ -28,7 +28,7 @@ struct bench {
     float max, sum;
 };
 
-/* elements and bytes of one call: per element of COUNT, or of rows; rows count bytes once. */
+/* dtypes is a set of bits, one line each. */
 struct bench_case {
     const char *name;
     void (*run)(struct bench *bench);
@@ -165,11 +165,12 @@ static struct timing measure(struct bench *bench, const struct bench_case *c)
     return (struct timing){median, (times[SAMPLES * 9 / 10] - times[SAMPLES / 10]) / median};
 }
 
-/* Fresh numbers in [-1, 1), which no kernel is slow for; alpha 1/2 keeps acc in range. */
-static void reset(struct bench *b, uint64_t seed)
+/* Fresh numbers in [-1, 1), which no kernel is slow for, in x as `stored`; alpha 1/2 keeps acc in
+ * range. */
+static void reset(struct bench *b, enum pkv_dtype stored, uint64_t seed)
 {
     struct test_random random = {seed};
-    const size_t element = pkv_dtype_bytes(b->dtype);
+    const size_t element = pkv_dtype_bytes(stored);
     memset(b->x, 0, sizeof b->x);
     memset(b->y, 0, sizeof b->y);
     memset(b->acc, 0, sizeof b->acc);
@@ -177,7 +178,7 @@ static void reset(struct bench *b, uint64_t seed)
     b->max = 1.0f;
     b->sum = 0.0f;
     for (size_t i = 0; i < TILE_KEYS * WIDTH; i++) {
-        ref_store(b->dtype, b->x, i, random_unit(&random));
+        ref_store(stored, b->x, i, random_unit(&random));
         b->q[i] = (float)random_unit(&random);
     }
     for (size_t i = 0; i < MOST_QUERIES * TILE_KEYS; i++) {
@@ -189,12 +190,6 @@ static void reset(struct bench *b, uint64_t seed)
     for (size_t j = 0; j < TILE_KEYS; j++) {
         b->rows[j] = (const char *)b->x + j * WIDTH * element;
     }
-}
-
-/* narrow, scale, softcap, softmax and pack read floats whatever the dtype of their line says. */
-static bool reads_floats(const struct bench_case *c)
-{
-    return c->run == run_narrow;
 }
 
 static double bytes_of(const struct bench *b, const struct bench_case *c)
@@ -232,13 +227,7 @@ static void bench_case_at(struct bench *bench, const struct bench_case *c, enum 
             continue;
         }
         bench->queries = c->queries;
-        reset(bench, seed);
-        if (reads_floats(c)) {
-            const enum pkv_dtype dtype = bench->dtype;
-            bench->dtype = PKV_F32;
-            reset(bench, seed);
-            bench->dtype = dtype;
-        }
+        reset(bench, c->run == run_narrow ? PKV_F32 : bench->dtype, seed);
         const struct timing timing = measure(bench, c);
         scalar = isa == PKV_ISA_SCALAR ? timing.median : scalar;
         if (is_asked) {

@@ -74,10 +74,13 @@ static int64_t ulps_between(uint32_t a, uint32_t b, uint32_t sign)
 static void fail_value(struct check *check, const char *what, size_t row, size_t column,
                        float actual, double expected, double tolerance)
 {
-    const int64_t ulps = ulps_between(bits_of(actual), bits_of((float)expected), 0x80000000u);
-    check_fail(check,
-               "%s[%zu][%zu] = %.9g (%a), expected %.17g, tolerance %.3g, %" PRId64 " ulp apart",
-               what, row, column, (double)actual, (double)actual, expected, tolerance, ulps);
+    char distance[48] = "";
+    if (!isnan(actual) && !isnan(expected)) {
+        snprintf(distance, sizeof distance, ", %" PRId64 " ulp apart",
+                 ulps_between(bits_of(actual), bits_of((float)expected), 0x80000000u));
+    }
+    check_fail(check, "%s[%zu][%zu] = %.9g (%a), expected %.17g, tolerance %.3g%s", what, row,
+               column, (double)actual, (double)actual, expected, tolerance, distance);
 }
 
 void check_value(struct check *check, const char *what, size_t row, size_t column, float actual,

@@ -109,8 +109,8 @@ static double tolerance_of(const struct dots *dots, const struct reference *r, i
            n * SMALLEST_NORMAL * (r->factors + d + 1);
 }
 
-/* An infinite factor makes infinite products with parts that are not zero and NaN with those that
- * are, and the rest of an infinite q is NaN: packed, NaN may stand for an infinity. */
+/* A low part of 0, or a subnormal factor, which counts as 0, makes NaN with an infinite other
+ * factor: packed, NaN may stand for an infinity. */
 static bool is_allowed_nan(const struct dots *dots, double expected, float actual)
 {
     return dots->parts > 0 && isinf(expected) && isnan(actual);
@@ -200,7 +200,7 @@ static void run_dots(struct dots *dots, struct check *check, enum values keys, e
     if (dots->parts == 0) {
         compare_widened(dots, check);
     }
-    rows_take_back(&dots->keys, check);
+    rows_check_unchanged(&dots->keys, check);
     check_that(check, memcmp(q_before, dots->q, dots->q_floats * sizeof(float)) == 0,
                "q was written");
 }
@@ -254,7 +254,9 @@ static void pack_row(struct check *check, enum values values, size_t width, size
     for (size_t c = 0; c < stride; c++) {
         const double x = c < width ? wide[c] : 0.0;
         const uint16_t hi = ref_to_bf16(x);
-        const float rest = (float)(x - (double)ref_from_bf16(hi)); /* exact */
+        /* exact; an infinite x, or one that rounds to infinity, has no rest */
+        const bool has_rest = isfinite(ref_from_bf16(hi)) != 0;
+        const float rest = has_rest ? (float)(x - (double)ref_from_bf16(hi)) : 0.0f;
         check_half(check, PKV_BF16, "high part", c, parts[c], hi);
         check_half(check, PKV_BF16, "low part", c, parts[stride + c], ref_to_bf16((double)rest));
     }

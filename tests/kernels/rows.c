@@ -6,6 +6,7 @@
  * many times. */
 #include "kernels/rows.h"
 
+#include <stdio.h>
 #include <string.h>
 
 void rows_place(struct rows *rows, struct check *check, enum pkv_dtype dtype, enum values values)
@@ -30,7 +31,7 @@ void rows_place(struct rows *rows, struct check *check, enum pkv_dtype dtype, en
     }
 }
 
-void rows_take_back(struct rows *rows, struct check *check)
+void rows_check_unchanged(const struct rows *rows, struct check *check)
 {
     for (size_t j = 0; j < rows->count; j++) {
         check_that(check, memcmp(rows->stored[j], rows->before[j], rows->bytes) == 0,
@@ -79,8 +80,7 @@ void walk_tiles(struct check *check, check_tile_shape *run)
         enum values queries = VALUES_UNIFORM;
         draw_values(&check->random, &rows, &queries);
         static char names[64];
-        strcpy(names, values_name(rows));
-        strcat(strcat(names, ", queries "), values_name(queries));
+        snprintf(names, sizeof names, "%s with %s", values_name(rows), values_name(queries));
         check->shape = (struct shape){
             .queries = shape_queries[n % num_shape_queries],
             .keys = shape_keys[n / num_shape_queries % num_shape_keys],

@@ -19,15 +19,15 @@ struct rows {
 /* Rows of check->shape: keys x width. */
 void rows_place(struct rows *rows, struct check *check, enum pkv_dtype dtype, enum values values);
 
-/* Fails the case when a row was written; then paints them all over. */
-void rows_take_back(struct rows *rows, struct check *check);
+/* Fails the case when a row was written. */
+void rows_check_unchanged(const struct rows *rows, struct check *check);
 
 /* A random choice of rows in random order, as indices; returns how many, at least one of a tile
  * that has any. */
 int rows_choose(const struct rows *rows, struct test_random *random, int *chosen);
 
-/* Calls `run` for every width, number of keys and of queries; places take turns. `dtype` 's values
- * and the query's are drawn so that no sum can overflow. */
+/* Calls `run` for every width, number of keys and of queries; places take turns. Kinds of values
+ * are drawn for the rows and for what they are multiplied with, so that no sum can overflow. */
 typedef void check_tile_shape(struct check *check, enum values rows, enum values queries);
 void walk_tiles(struct check *check, check_tile_shape *run);
 

@@ -53,20 +53,19 @@ static bool is_spoilt(float score)
     return isnan(score) || score == INFINITY;
 }
 
-/* A NaN that is seen is seen in the end: in its own weight, and through the sum in all of them. */
+/* A NaN that is seen is seen in the end: in its own weight, and through the sum in all of them. An
+ * infinite score spoils the sum alike; its weight is NaN, or infinite beside a NaN. */
 static bool check_spoilt(struct check *check, const struct tile *tile)
 {
     bool spoilt = false;
     for (size_t j = 0; j < tile->num_keys; j++) {
-        if (is_spoilt(tile->before[j])) {
-            check_value(check, "weight of a score that is NaN or infinite", 0, j, tile->scores[j],
-                        (double)NAN, 0);
-            spoilt = true;
+        if (isnan(tile->before[j])) {
+            check_value(check, "weight of NaN", 0, j, tile->scores[j], (double)NAN, 0);
         }
+        spoilt = spoilt || is_spoilt(tile->before[j]);
     }
     if (spoilt) {
-        check_value(check, "sum over a score that is NaN or infinite", 0, 0, tile->to.sum,
-                    (double)NAN, 0);
+        check_value(check, "sum over NaN or infinity", 0, 0, tile->to.sum, (double)NAN, 0);
     }
     return spoilt;
 }
@@ -107,12 +106,12 @@ static void check_tile(struct check *check, const struct tile *tile)
 {
     const size_t end = padded(tile->num_keys);
     const double max = largest_of(tile);
-    for (size_t j = tile->num_keys; j < end; j++) {
-        check_value(check, "padding", 0, j, tile->scores[j], 0, 0);
-    }
     check_output_edges(check, tile->scores, end * sizeof tile->scores[0]);
     if (check_spoilt(check, tile)) {
-        return;
+        return; /* padding may be NaN too: the row is lost, and nobody reads that far */
+    }
+    for (size_t j = tile->num_keys; j < end; j++) {
+        check_value(check, "padding", 0, j, tile->scores[j], 0, 0);
     }
     if (max == -(double)INFINITY) {
         check_unchanged(check, tile);
@@ -153,7 +152,19 @@ static void run_tile(struct check *check, enum values values, enum masks mask)
     check_tile(check, &tile);
 }
 
-/* NaN among scores that are minus infinity, first tile: it must not pass for a masked key. */
+/* The next tile after one with NaN, of usual scores or of minus infinity alone. */
+static void run_after_nan(struct check *check, struct state state, enum masks mask)
+{
+    float scores[TILE_KEYS];
+    struct tile tile = {.scores = scores, .num_keys = (size_t)check->shape.keys};
+    values_take(PKV_F32, VALUES_UNIFORM, &check->random, tile.num_keys, scores);
+    mask_scores(&tile, mask, &check->random);
+    check->kernels->softmax(scores, check->shape.keys, &state.max, &state.sum);
+    check_value(check, "sum of the tile after NaN", 0, 0, state.sum, (double)NAN, 0);
+}
+
+/* NaN among scores that are minus infinity, first tile: it must not pass for a masked key, nor be
+ * forgotten by the next tile. */
 static void run_lone_nan(struct check *check, size_t at)
 {
     struct tile tile = {.num_keys = (size_t)check->shape.keys, .from = {-INFINITY, 0.0f}};
@@ -166,6 +177,8 @@ static void run_lone_nan(struct check *check, size_t at)
     tile.alpha =
         check->kernels->softmax(tile.scores, check->shape.keys, &tile.to.max, &tile.to.sum);
     check_tile(check, &tile);
+    run_after_nan(check, tile.to, MASK_NONE);
+    run_after_nan(check, tile.to, MASK_ALL);
 }
 
 static void run_lone_nans(struct check *check, int keys)

@@ -7,6 +7,13 @@
 #include <math.h>
 #include <string.h>
 
+enum { POOL_VALUES = 2048 };
+
+struct pool {
+    double wide[POOL_VALUES];
+    float stored[POOL_VALUES]; /* POOL_VALUES elements of the dtype, from the first byte on */
+};
+
 static struct pool pools[5][NUM_VALUES];
 
 /* What the numbers of a dtype are made of: sign at the top, then exponent, then mantissa. */
@@ -81,9 +88,10 @@ static int64_t code_of(enum pkv_dtype dtype, enum values values, struct test_ran
     case VALUES_ZERO: return 0;
     case VALUES_LIMIT: return limit_code(f, random);
     case VALUES_SPECIAL:
-        return chance == 0                       ? (int64_t)f->nan
-               : chance == 1 && f->infinity != 0 ? (int64_t)f->infinity
-                                                 : -1;
+        if (chance == 1) {
+            return f->infinity != 0 ? (int64_t)f->infinity : -1;
+        }
+        return chance == 0 ? (int64_t)f->nan : -1;
     default: return -1;
     }
 }
@@ -134,11 +142,6 @@ void values_create(uint64_t seed)
             fill_pool((enum pkv_dtype)dtype, (enum values)values, &random);
         }
     }
-}
-
-const struct pool *values_pool(enum pkv_dtype dtype, enum values values)
-{
-    return &pools[dtype][values];
 }
 
 const double *values_take(enum pkv_dtype dtype, enum values values, struct test_random *random,

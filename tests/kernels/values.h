@@ -22,16 +22,8 @@ enum values {
     NUM_VALUES
 };
 
-enum { POOL_VALUES = 2048 };
-
-struct pool {
-    double wide[POOL_VALUES];
-    float stored[POOL_VALUES]; /* POOL_VALUES elements of the dtype, as bytes */
-};
-
 const char *values_name(enum values values);
 void values_create(uint64_t seed);
-const struct pool *values_pool(enum pkv_dtype dtype, enum values values);
 
 /* Copies `count` values from a random place of the pool to row, which may be NULL, and returns
  * where their doubles begin. */

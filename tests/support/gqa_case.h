@@ -71,6 +71,7 @@ struct gqa_case {
     int32_t *cu_seqlens_q, *cu_seqlens_k, *kv_lens, *block_table, *slot_ids;
     int64_t *kept_prefix, *position_ids;
     float q_scale;
+    enum pkv_isa isa; /* that the case was checked on; BEST before */
     struct case_region regions[CASE_MAX_REGIONS];
     size_t num_regions;
 };

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * world.c: the cache's geometry, faults, the gate, and what must hold when nothing moves. */
+#include "stress/world.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { FAULTS_SHOWN = 10 };
+
+static void add_group(struct world *world, enum pkv_dtype dtype, int32_t num_blocks)
+{
+    struct pkv_group_config *group = &world->groups[world->config.num_groups++];
+    group->kv_heads = KV_HEADS;
+    group->k_width = WIDTH;
+    group->k_dtype = group->v_dtype = dtype;
+    group->block_size = BLOCK_SIZE;
+    group->num_blocks = num_blocks;
+}
+
+static void add_layer(struct world *world, int32_t group)
+{
+    world->layers[world->config.num_layers++] =
+        (struct pkv_layer_config){.group = group, .num_heads = HEADS};
+}
+
+void world_configure(struct world *world, int variant)
+{
+    struct pkv_cache_config *config = &world->config;
+    *config = (struct pkv_cache_config){.size = sizeof *config,
+                                        .groups = world->groups,
+                                        .layers = world->layers,
+                                        .dtype = PKV_F32,
+                                        .max_seqs = NUM_REQUESTS + NUM_CLIENTS,
+                                        .max_seq_len = MAX_LENGTH,
+                                        .max_step_rows = MAX_ROWS,
+                                        .max_step_tokens = MAX_BATCH,
+                                        .num_threads = 1 + variant,
+                                        .isa = test_isa(),
+                                        .prefix_cache = true,
+                                        .watermark_blocks = 2,
+                                        .max_pinned_blocks = 12,
+                                        .num_events = 64,
+                                        .poison_freed = true};
+    add_group(world, PKV_F32, 80);
+    add_layer(world, 0);
+    if (variant == 0) {
+        add_group(world, PKV_BF16, 64);
+        world->groups[1].sliding_window = 9;
+        world->groups[1].kept_prefix = 3;
+        add_layer(world, 1);
+    }
+    add_layer(world, 0);
+    config->hooks = test_hooks(&world->memory);
+}
+
+void world_open(struct world *world)
+{
+    pthread_mutex_init(&world->gate.lock, NULL);
+    pthread_cond_init(&world->gate.changed, NULL);
+    for (int32_t i = 0; i < NUM_REQUESTS; i++) {
+        pthread_mutex_init(&world->requests[i].lock, NULL);
+    }
+    ASSERT_STATUS(PKV_OK, pkv_cache_create(&world->config, &world->cache));
+}
+
+void world_fault(atomic_llong *kind, const char *what, long long got, long long expected)
+{
+    if (atomic_fetch_add(kind, 1) < FAULTS_SHOWN) {
+        printf("\n    %s: %lld, expected %lld; last error: %s\n", what, got, expected,
+               pkv_last_error());
+    }
+}
+
+bool world_expect(struct world *world, const char *call, enum pkv_status status,
+                  enum pkv_status first, enum pkv_status second, enum pkv_status third)
+{
+    atomic_fetch_add(&world->tally.calls, 1);
+    if (status != first && status != second && status != third) {
+        world_fault(&world->wrong_answers, call, status, first);
+    }
+    return status == PKV_OK;
+}
+
+void gate_enter(struct gate *gate)
+{
+    pthread_mutex_lock(&gate->lock);
+    while (gate->is_closed) {
+        pthread_cond_wait(&gate->changed, &gate->lock);
+    }
+    gate->num_inside++;
+    pthread_mutex_unlock(&gate->lock);
+}
+
+void gate_leave(struct gate *gate)
+{
+    pthread_mutex_lock(&gate->lock);
+    if (--gate->num_inside == 0) {
+        pthread_cond_broadcast(&gate->changed);
+    }
+    pthread_mutex_unlock(&gate->lock);
+}
+
+static void close_gate(struct gate *gate)
+{
+    pthread_mutex_lock(&gate->lock);
+    gate->is_closed = true;
+    while (gate->num_inside > 0) {
+        pthread_cond_wait(&gate->changed, &gate->lock);
+    }
+    pthread_mutex_unlock(&gate->lock);
+}
+
+static void open_gate(struct gate *gate)
+{
+    pthread_mutex_lock(&gate->lock);
+    gate->is_closed = false;
+    pthread_cond_broadcast(&gate->changed);
+    pthread_mutex_unlock(&gate->lock);
+}
+
+/* A sequence destroyed in the open step lives on in the cache's count until the step ends. */
+static void check_requests(struct world *world)
+{
+    for (int32_t i = 0; i < NUM_REQUESTS; i++) {
+        struct request *request = &world->requests[i];
+        int32_t length = 0;
+        pthread_mutex_lock(&request->lock);
+        const bool is_alive = request->state != REQUEST_ABSENT && request->state != REQUEST_GONE;
+        if (request->seq.id != 0) {
+            world_expect(world, "length", pkv_seq_length(world->cache, request->seq, &length),
+                         is_alive ? PKV_OK : PKV_STALE_HANDLE, is_alive ? PKV_OK : PKV_STALE_HANDLE,
+                         is_alive ? PKV_OK : PKV_STALE_HANDLE);
+        }
+        if (is_alive && length != request->length) {
+            world_fault(&world->wrong_answers, "length", length, request->length);
+        }
+        pthread_mutex_unlock(&request->lock);
+    }
+}
+
+static void check_blocks(struct world *world)
+{
+    const int32_t broken = pkv_cache_check(world->cache);
+    if (broken != 0) {
+        world_fault(&world->unsound, "broken invariants", broken, 0);
+    }
+    for (int32_t g = 0; g < world->config.num_groups; g++) {
+        struct pkv_group_usage usage = {0};
+        const int32_t num_blocks = world->groups[g].num_blocks;
+        world_expect(world, "usage", pkv_cache_usage(world->cache, g, &usage), PKV_OK, PKV_OK,
+                     PKV_OK);
+        if (usage.free + usage.held != num_blocks || usage.cached > usage.free ||
+            usage.pinned > usage.held) {
+            world_fault(&world->unsound, "free + held", usage.free + usage.held, num_blocks);
+        }
+    }
+}
+
+void world_quiet(struct world *world)
+{
+    close_gate(&world->gate);
+    check_requests(world);
+    check_blocks(world);
+    atomic_fetch_add(&world->tally.quiet, 1);
+    open_gate(&world->gate);
+}
