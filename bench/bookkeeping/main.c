@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: MIT
  *
- * bookkeeping: what a server pays for blocks, steps and sequences, attention left out. Block pairs
- * are compared with jemalloc's, in turns; steps are those of 256 sequences of about 4096 tokens.
- * "longest" is the longest time of a single call, timed by itself. */
+ * bookkeeping [PART..]: what a server pays for blocks, steps, sequences and prompts, and what
+ * sharing gains: all parts when none is named, but cascade, which computes 32 long prompts three
+ * times over and takes minutes. Block pairs are compared with jemalloc's, in turns; steps are those
+ * of 256 sequences of about 4096 tokens. "longest" is the longest time of a single call, timed by
+ * itself. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "counting.h"
-#include "measure.h"
-#include "pagedkv.h"
+#include "server.h"
 
 /* Weak, for builds without jemalloc. */
 PKV_WEAK extern void *mallocx(size_t size, int flags);
 PKV_WEAK extern void sdallocx(void *memory, size_t size, int flags);
 
 enum { POOL_BLOCKS = 65536, PAIRS = 20000, TURNS = 21 };
-enum { ROWS = 256, KEYS = 4096, BLOCK_SIZE = 16, WIDTH = 16, WARM_STEPS = 4, STEPS = 48 };
+enum { WARM_STEPS = 4, STEPS = 48 };
 enum { MAX_THREADS = 8, SEQ_PAIRS = 20000 };
 
 /* Seconds a pair. */
@@ -95,92 +95,30 @@ static void bench_blocks(void)
 
 /* ---- steps --------------------------------------------------------------------------------- */
 
-struct server {
-    struct counting counting;
-    pkv_cache *cache;
-    pkv_seq seqs[ROWS];
-    struct pkv_layer_io io;
-    float *activations;
-    int32_t *token_ids; /* zeros */
-};
-
-static void create_server(struct server *server, int32_t max_seq_len)
-{
-    const struct pkv_group_config group = {.kv_heads = 1,
-                                           .k_width = WIDTH,
-                                           .k_dtype = PKV_BF16,
-                                           .v_dtype = PKV_BF16,
-                                           .block_size = BLOCK_SIZE,
-                                           .num_blocks = ROWS * (KEYS / BLOCK_SIZE + 8)};
-    const struct pkv_layer_config layer = {.num_heads = 1};
-    struct pkv_cache_config config = {.size = sizeof config, .groups = &group, .layers = &layer};
-    config.num_groups = 1;
-    config.num_layers = 1;
-    config.dtype = PKV_F32;
-    config.max_seqs = ROWS;
-    config.max_seq_len = max_seq_len;
-    config.max_step_tokens = KEYS;
-    config.hooks = counting_hooks(&server->counting);
-    measure_must(pkv_cache_create(&config, &server->cache), "pkv_cache_create");
-    server->activations = measure_calloc((size_t)KEYS * WIDTH, 2 * sizeof(float));
-    server->token_ids = measure_calloc(KEYS, sizeof(int32_t));
-    float *out = server->activations + (size_t)KEYS * WIDTH;
-    server->io = (struct pkv_layer_io){.size = sizeof server->io, .out = out};
-    server->io.q = server->io.k = server->io.v = server->activations;
-}
-
-static void destroy_server(struct server *server)
-{
-    measure_must(pkv_cache_destroy(server->cache, false), "pkv_cache_destroy");
-    free(server->activations);
-    free(server->token_ids);
-}
-
-/* Times of the three parts of a step, and hook calls in all of it. */
-struct step_time {
-    double begin, commit;
-    int64_t hook_calls;
-};
-
-static struct step_time step(struct server *server, const pkv_seq *seqs, const int32_t *q_lens,
-                             int32_t rows)
-{
-    struct pkv_batch batch = {.size = sizeof batch, .seqs = seqs, .q_lens = q_lens};
-    pkv_step open;
-    batch.token_ids = server->token_ids;
-    batch.num_rows = batch.num_required_rows = rows;
-    const int64_t calls = server->counting.calls;
-    const double start = measure_now();
-    const enum pkv_status began = pkv_step_begin(server->cache, &batch, &open, NULL);
-    const double middle = measure_now();
-    measure_must(began, "pkv_step_begin");
-    measure_must(pkv_step_attend(server->cache, open, 0, &server->io), "pkv_step_attend");
-    const double late = measure_now();
-    const enum pkv_status committed = pkv_step_commit(server->cache, open, NULL);
-    const double end = measure_now();
-    measure_must(committed, "pkv_step_commit");
-    return (struct step_time){middle - start, end - late, server->counting.calls - calls};
-}
-
-/* Sequences of lengths just below KEYS, a sixteenth of which start a new block at each step. */
-static void fill_sequences(struct server *server)
+/* Sequences of lengths just below KEYS, a sixteenth of which start a new block at each step; no two
+ * begin alike. */
+static void fill_sequences(struct server *server, pkv_seq *seqs)
 {
     for (int32_t row = 0; row < ROWS; row++) {
         const int32_t length = KEYS - row % BLOCK_SIZE - STEPS / 2;
-        measure_must(pkv_seq_create(server->cache, NULL, &server->seqs[row]), "pkv_seq_create");
-        step(server, &server->seqs[row], &length, 1);
+        seqs[row] = server_seq(server);
+        server_tokens(server->token_ids, length, (uint64_t)row);
+        server_write(server, seqs[row], server->token_ids, 0, length);
     }
 }
 
-static void bench_step(int32_t max_seq_len)
+static void bench_step(int32_t max_seq_len, bool prefix_cache)
 {
-    struct server server = {0};
+    struct server server;
+    pkv_seq seqs[ROWS];
     struct samples begin = {0}, commit = {0}, both = {0};
     int64_t hook_calls = 0;
-    create_server(&server, max_seq_len);
-    fill_sequences(&server);
+    server_init(&server, ROWS, max_seq_len, ROWS * (KEYS / BLOCK_SIZE + 8));
+    server.config.prefix_cache = prefix_cache;
+    server_open(&server);
+    fill_sequences(&server, seqs);
     for (int i = 0; i < WARM_STEPS + STEPS; i++) {
-        const struct step_time time = step(&server, server.seqs, NULL, ROWS);
+        const struct step_time time = server_step(&server, seqs, NULL, server.token_ids, ROWS);
         if (i < WARM_STEPS) {
             continue;
         }
@@ -189,13 +127,14 @@ static void bench_step(int32_t max_seq_len)
         samples_add(&both, time.begin + time.commit);
         hook_calls += time.hook_calls;
     }
-    printf("step of %d rows x %d keys, %4d table columns  %8.1f us    begin %.1f, commit %.1f, "
-           "longest both %.1f\n",
-           ROWS, KEYS, max_seq_len / BLOCK_SIZE, 1e6 * samples_median(&both),
+    printf("step of %d rows x %d keys, %4d table columns, prefix cache %s  %8.1f us (target 50: "
+           "%.2f of it)    begin %.1f, commit %.1f, longest both %.1f\n",
+           ROWS, KEYS, max_seq_len / BLOCK_SIZE, prefix_cache ? "on " : "off",
+           1e6 * samples_median(&both), 1e6 * samples_median(&both) / 50,
            1e6 * samples_median(&begin), 1e6 * samples_median(&commit), 1e6 * samples_max(&both));
     printf("allocator calls from begin to commit, %d steps    %8lld\n", STEPS,
            (long long)hook_calls);
-    destroy_server(&server);
+    server_close(&server);
 }
 
 /* ---- sequences ----------------------------------------------------------------------------- */
@@ -228,14 +167,16 @@ static void *request(void *argument)
     return NULL;
 }
 
-static void bench_sequences(int num_threads)
+static void bench_sequences(int num_threads, bool prefix_cache)
 {
-    struct server server = {0};
+    struct server server;
     pthread_t threads[MAX_THREADS];
     struct requester requesters[MAX_THREADS];
     struct samples times = {0};
     double longest = 0;
-    create_server(&server, KEYS);
+    server_init(&server, ROWS, KEYS, ROWS * (KEYS / BLOCK_SIZE + 8));
+    server.config.prefix_cache = prefix_cache;
+    server_open(&server);
     for (int t = 0; t < num_threads; t++) {
         requesters[t] = (struct requester){.cache = server.cache};
         if (pthread_create(&threads[t], NULL, request, &requesters[t]) != 0) {
@@ -248,18 +189,57 @@ static void bench_sequences(int num_threads)
         samples_add(&times, requesters[t].seconds / SEQ_PAIRS);
         longest = requesters[t].longest > longest ? requesters[t].longest : longest;
     }
-    printf("one sequence, create + destroy, %d thread%s       %8.1f ns    longest call %.1f us\n",
-           num_threads, num_threads == 1 ? " " : "s", 1e9 * samples_median(&times), 1e6 * longest);
-    destroy_server(&server);
+    printf("one sequence, create + destroy, %d thread%s, prefix cache %s   %8.1f ns    longest "
+           "call %.1f us\n",
+           num_threads, num_threads == 1 ? " " : "s", prefix_cache ? "on " : "off",
+           1e9 * samples_median(&times), 1e6 * longest);
+    server_close(&server);
 }
 
-int main(void)
+static void bench_steps(void)
+{
+    bench_step(KEYS + 64, false);
+    bench_step(KEYS + 64, true);
+    bench_step(8192 * BLOCK_SIZE, false);
+    bench_step(8192 * BLOCK_SIZE, true);
+}
+
+static void bench_threads(void)
+{
+    for (int prefix_cache = 0; prefix_cache < 2; prefix_cache++) {
+        bench_sequences(1, prefix_cache != 0);
+        bench_sequences(MAX_THREADS, prefix_cache != 0);
+    }
+}
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} parts[] = {
+    {"blocks", bench_blocks},   {"steps", bench_steps},       {"sequences", bench_threads},
+    {"index", bench_index},     {"hit-rate", bench_hit_rate}, {"calls", bench_calls},
+    {"cascade", bench_cascade},
+};
+enum { NUM_PARTS = sizeof parts / sizeof parts[0] };
+
+static bool is_wanted(const char *name, int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], name) == 0) {
+            return true;
+        }
+    }
+    return argc < 2 && strcmp(name, "cascade") != 0;
+}
+
+int main(int argc, char **argv)
 {
     printf("%s\n", pkv_build_info());
-    bench_blocks();
-    bench_step(KEYS + 64);
-    bench_step(8192 * BLOCK_SIZE);
-    bench_sequences(1);
-    bench_sequences(MAX_THREADS);
+    for (int i = 0; i < NUM_PARTS; i++) {
+        if (is_wanted(parts[i].name, argc, argv)) {
+            parts[i].run();
+            fflush(stdout);
+        }
+    }
     return EXIT_SUCCESS;
 }
