@@ -6,8 +6,6 @@
 
 #include "naive.h"
 #include "report.h"
-#include "request.h"
-#include "server.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,14 +68,14 @@ static bool same_tokens(const char *name, const struct request_list *list, const
     return true;
 }
 
-static bool run_form(const struct model *model, const struct options *options, const char *name,
-                     struct request_list *list, const int32_t *expected)
+static bool run_form(const struct model *model, const struct serve_options *options,
+                     const char *name, struct request_list *list, const int32_t *expected)
 {
     struct serve_stats stats = {0};
     for (int32_t r = 0; r < list->count; r++) {
         request_reset(&list->items[r]);
     }
-    if (!serve(model, options, false, list, &stats)) {
+    if (!serve(model, options, list, &stats)) {
         return false;
     }
     printf("  %-11s %5lld tokens, %6.0f tokens/s: %d steps of up to %d rows, at most %d of %d %s, "
@@ -85,11 +83,19 @@ static bool run_form(const struct model *model, const struct options *options, c
            name, (long long)request_generated(list),
            (double)request_generated(list) / (stats.seconds + 1e-9), stats.num_steps,
            stats.peak_rows, stats.peak_blocks, stats.num_blocks,
-           options->form == FORM_PAGED ? "blocks" : "cache rows", stats.num_preemptions);
+           options->storage == PKV_STORAGE_PAGED ? "blocks" : "cache rows", stats.num_preemptions);
+    if (options->prefix_cache) {
+        printf("  %-11s %5llu of %llu prompt tokens were hits, and %llu of %llu that came again\n",
+               "", (unsigned long long)stats.cache.hit_tokens,
+               (unsigned long long)stats.cache.queried_tokens,
+               (unsigned long long)stats.cache.rehit_tokens,
+               (unsigned long long)stats.cache.readmitted_tokens);
+    }
     return same_tokens(name, list, expected);
 }
 
-static bool run_three(const struct model *model, struct options *o, struct request_list *list)
+/* The prefix cache, when asked for, is the paged form's alone. */
+static bool run_three(const struct model *model, struct serve_options *o, struct request_list *list)
 {
     float margin = 0;
     const double start = now_seconds();
@@ -106,9 +112,10 @@ static bool run_three(const struct model *model, struct options *o, struct reque
     if (o->num_blocks == 0) {
         o->num_blocks = tight_pool(list, o->block_size);
     }
-    o->form = FORM_PAGED;
+    o->storage = PKV_STORAGE_PAGED;
     bool ok = run_form(model, o, "paged", list, expected);
-    o->form = FORM_CONTINUOUS;
+    o->storage = PKV_STORAGE_CONTINUOUS;
+    o->prefix_cache = false;
     ok = ok && run_form(model, o, "continuous", list, expected);
     free(expected);
     if (ok) {
@@ -128,7 +135,8 @@ bool demo(const struct options *options)
                           .vocab_size = 256,
                           .seq_len = 256,
                           .own_classifier = true};
-    struct options o = *options;
+    struct serve_options serve = options->serve;
+    serve.progress = false;
     struct request_list list = {0};
     if (!model_random(SEED, &model)) {
         return false;
@@ -136,8 +144,9 @@ bool demo(const struct options *options)
     printf("no --model: a random one (%d wide, %d layers, %d query heads on %d KV heads), "
            "%d requests\n",
            model.dim, model.num_layers, model.num_heads, model.kv_heads, NUM_REQUESTS);
-    const bool ok = make_requests(&model, o.num_new > 0 ? o.num_new : NUM_NEW, &list) &&
-                    run_three(&model, &o, &list);
+    const bool ok =
+        make_requests(&model, options->num_new > 0 ? options->num_new : NUM_NEW, &list) &&
+        run_three(&model, &serve, &list);
     request_free(&list);
     model_free(&model);
     return ok;

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * options.c: one table for numbers, one for words, one for texts. Every bound is here. */
+ * options.c: one table for numbers and one for each kind of words. Every bound is here. */
 #include "options.h"
 
 #include "report.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char usage[] =
@@ -26,41 +25,15 @@ static const char usage[] =
     "  --dtype NAME        of the cache: f32, f16, bf16 (f32)\n"
     "  --max-batch M       requests that run at once (8)\n"
     "  --chunk C           prompt tokens that a step has room for (16)\n"
+    "  --prefix-cache      prompts that begin alike share blocks; paged only\n"
     "  --threads T         of attention, 0 = OpenMP's default (0)\n"
     "  --ids               print token ids alone, a request a line\n";
 
-enum { MAX_NUMBER = 1 << 20, MAX_THREADS = 1024, MAX_BATCH = 4096 };
+enum { MAX_BATCH = 4096 };
 
 void options_print_usage(void)
 {
     fputs(usage, stdout);
-}
-
-/* *taken tells whether the name was one of the table's. */
-static bool take_number(struct options *o, const char *name, const char *value, bool *taken)
-{
-    const struct {
-        const char *name;
-        int32_t low, high;
-        int32_t *place;
-    } numbers[] = {
-        {"-n", 1, MAX_NUMBER, &o->num_new},
-        {"--window", 0, MAX_NUMBER, &o->window},
-        {"--kept-prefix", 0, MAX_NUMBER, &o->kept_prefix},
-        {"--block-size", 1, MAX_NUMBER, &o->block_size},
-        {"--num-blocks", 0, INT32_MAX, &o->num_blocks},
-        {"--max-batch", 1, MAX_BATCH, &o->max_batch},
-        {"--chunk", 1, MAX_NUMBER, &o->chunk},
-        {"--threads", 0, MAX_THREADS, &o->threads},
-    };
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
-        if (strcmp(name, numbers[i].name) != 0) {
-            continue;
-        }
-        *taken = true;
-        return parse_number(name, value, numbers[i].low, numbers[i].high, numbers[i].place);
-    }
-    return true;
 }
 
 static bool take_form(struct options *o, const char *value)
@@ -72,6 +45,7 @@ static bool take_form(struct options *o, const char *value)
             continue;
         }
         o->form = forms[i];
+        o->serve.storage = o->form == FORM_CONTINUOUS ? PKV_STORAGE_CONTINUOUS : PKV_STORAGE_PAGED;
         return true;
     }
     return complain("--form: '%s' is not paged, continuous or naive", value);
@@ -85,35 +59,24 @@ static bool take_dtype(struct options *o, const char *value)
         if (strcmp(value, names[i]) != 0) {
             continue;
         }
-        o->dtype = dtypes[i];
+        o->serve.dtype = dtypes[i];
         return true;
     }
     return complain("--dtype: '%s' is not f32, f16 or bf16", value);
 }
 
-static bool take_text(struct options *o, const char *name, const char *value)
-{
-    static const char *const names[] = {"--prompt", "--tokens", "--requests"};
-    static const enum prompt_kind kinds[] = {PROMPT_TEXT, PROMPT_IDS, PROMPT_FILE};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (strcmp(name, names[i]) != 0) {
-            continue;
-        }
-        o->prompts[o->num_prompts++] = (struct prompt){kinds[i], value};
-        return true;
-    }
-    if (strcmp(name, "--model") == 0) {
-        o->model = value;
-    } else if (strcmp(name, "--tokenizer") == 0) {
-        o->tokenizer = value;
-    } else {
-        return complain("unknown argument %s (--help lists them)", name);
-    }
-    return true;
-}
-
 static bool take_pair(struct options *o, const char *name, const char *value)
 {
+    const struct number_option numbers[] = {
+        {"-n", 1, MAX_NUMBER, &o->num_new},
+        {"--window", 0, MAX_NUMBER, &o->serve.window},
+        {"--kept-prefix", 0, MAX_NUMBER, &o->serve.kept_prefix},
+        {"--block-size", 1, MAX_NUMBER, &o->serve.block_size},
+        {"--num-blocks", 0, INT32_MAX, &o->serve.num_blocks},
+        {"--max-batch", 1, MAX_BATCH, &o->serve.max_batch},
+        {"--chunk", 1, MAX_NUMBER, &o->serve.chunk},
+        {"--threads", 0, MAX_THREADS, &o->serve.threads},
+    };
     bool taken = false;
     if (value == NULL) {
         return complain("%s is unknown, or lacks its value (--help)", name);
@@ -124,45 +87,42 @@ static bool take_pair(struct options *o, const char *name, const char *value)
     if (strcmp(name, "--dtype") == 0) {
         return take_dtype(o, value);
     }
-    if (!take_number(o, name, value, &taken)) {
+    if (!take_number(numbers, sizeof numbers / sizeof numbers[0], name, value, &taken)) {
         return false;
     }
-    return taken || take_text(o, name, value);
+    return taken || source_take(&o->source, name, value) ||
+           complain("unknown argument %s (--help lists them)", name);
 }
 
 /* Arguments that only make sense together. */
 static bool check_together(const struct options *o)
 {
-    if (o->model == NULL) {
-        if (o->num_prompts > 0 || o->tokenizer != NULL || o->ids) {
+    if (o->source.model == NULL) {
+        if (o->ids) {
             return complain("prompts, --tokenizer and --ids need --model");
         }
-        if (o->form != FORM_PAGED || o->dtype != PKV_F32) {
+        if (o->form != FORM_PAGED || o->serve.dtype != PKV_F32) {
             return complain("--form and --dtype need --model; the check without it runs all forms");
         }
     }
-    for (int32_t i = 0; i < o->num_prompts; i++) {
-        if (o->prompts[i].kind == PROMPT_TEXT && o->tokenizer == NULL) {
-            return complain("--prompt needs --tokenizer");
-        }
-    }
-    if (o->form == FORM_NAIVE && o->dtype != PKV_F32) {
+    if (o->form == FORM_NAIVE && o->serve.dtype != PKV_F32) {
         return complain("--form naive computes in f32 only");
     }
-    return true;
+    if (o->form != FORM_PAGED && o->serve.prefix_cache) {
+        return complain("--prefix-cache needs --form paged: it is blocks that are shared");
+    }
+    return source_check(&o->source);
 }
 
 bool options_parse(int argc, char **argv, struct options *options)
 {
-    *options = (struct options){.block_size = 16, .max_batch = 8, .chunk = 16};
-    options->prompts = calloc((size_t)argc + 1, sizeof *options->prompts);
-    if (options->prompts == NULL) {
-        return complain("out of memory");
-    }
-    bool ok = true;
+    *options = (struct options){.serve = {.block_size = 16, .max_batch = 8, .chunk = 16}};
+    bool ok = source_create(argc, &options->source);
     for (int i = 1; ok && i < argc; i++) {
         if (strcmp(argv[i], "--ids") == 0) {
             options->ids = true;
+        } else if (strcmp(argv[i], "--prefix-cache") == 0) {
+            options->serve.prefix_cache = true;
         } else if (strcmp(argv[i], "--help") == 0) {
             options->help = true;
         } else {
@@ -171,6 +131,7 @@ bool options_parse(int argc, char **argv, struct options *options)
         }
     }
     ok = ok && (options->help || check_together(options));
+    options->serve.progress = !options->ids;
     if (!ok) {
         options_free(options);
     }
@@ -179,7 +140,5 @@ bool options_parse(int argc, char **argv, struct options *options)
 
 void options_free(struct options *options)
 {
-    free(options->prompts);
-    options->prompts = NULL;
-    options->num_prompts = 0;
+    source_free(&options->source);
 }

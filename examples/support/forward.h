@@ -8,8 +8,8 @@
  *
  * A token's result depends on its own input and on attention alone: each number is one dot product
  * in a fixed order, whatever stands beside it in the batch. */
-#ifndef STORY_FORWARD_H
-#define STORY_FORWARD_H
+#ifndef SUPPORT_FORWARD_H
+#define SUPPORT_FORWARD_H
 
 #include "model.h"
 

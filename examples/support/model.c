@@ -317,6 +317,29 @@ bool model_random(uint64_t seed, struct model *model)
     return false;
 }
 
+/* The copy keeps the place of every tensor, so the layers that are left out just stand unused. */
+bool model_draft(const struct model *source, int32_t num_layers, float noise, uint64_t seed,
+                 struct model *model)
+{
+    *model = *source;
+    model->rope_cos = NULL;
+    model->rope_sin = NULL;
+    model->weights = malloc(source->num_weights * sizeof(float));
+    if (model->weights == NULL) {
+        return complain("out of memory for %zu weights", source->num_weights);
+    }
+    for (size_t i = 0; i < source->num_weights; i++) {
+        model->weights[i] = source->weights[i] * (1.0f + noise * next_uniform(&seed));
+    }
+    place_tensors(model);
+    model->num_layers = num_layers;
+    if (make_rope(model)) {
+        return true;
+    }
+    model_free(model);
+    return false;
+}
+
 void model_free(struct model *model)
 {
     free(model->weights);

@@ -5,8 +5,8 @@
  *   head_dim = dim / num_heads (even),   kv_dim = kv_heads * head_dim,   kv_heads divides num_heads
  *
  * All weights lie in one array in the file's order; the pointers lead into it. */
-#ifndef STORY_MODEL_H
-#define STORY_MODEL_H
+#ifndef SUPPORT_MODEL_H
+#define SUPPORT_MODEL_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -54,7 +54,12 @@ bool model_load(const char *path, struct model *model);
  * weights that keep activations near 1. It never emits TOKEN_BEGIN or TOKEN_END. */
 bool model_random(uint64_t seed, struct model *model);
 
-/* Frees what load or random took. A zeroed model is accepted. */
+/* A draft of another model: its first num_layers layers (1..its own), each weight w changed to
+ * w * (1 + noise * u) with u uniform in [-1, 1) from the seed. */
+bool model_draft(const struct model *source, int32_t num_layers, float noise, uint64_t seed,
+                 struct model *model);
+
+/* Frees what load, random or draft took. A zeroed model is accepted. */
 void model_free(struct model *model);
 
 #endif

@@ -14,7 +14,7 @@ bool complain(const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    fputs("story: ", stderr);
+    fprintf(stderr, "%s: ", program_name);
     vfprintf(stderr, format, arguments);
     fputc('\n', stderr);
     va_end(arguments);

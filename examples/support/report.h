@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * report.h: the program's one way of saying no, its clock, and files read whole. A function that
- * can fail returns bool and has complained when it returns false; main turns that into exit 1. */
-#ifndef STORY_REPORT_H
-#define STORY_REPORT_H
+ * report.h: a program's one way of saying no, its clock, and files read whole. A function that can
+ * fail returns bool and has complained when it returns false; main turns that into exit 1. */
+#ifndef SUPPORT_REPORT_H
+#define SUPPORT_REPORT_H
 
 #include "pagedkv/base.h"
 
-/* Prints "story: ..." and a newline on stderr. Always false, so that a refusal is one line:
+/* Each program defines it. */
+extern const char program_name[];
+
+/* Prints "program_name: ..." and a newline on stderr. Always false, so that a refusal is one line:
  * return complain(...). */
 bool complain(const char *format, ...) PKV_PRINTF(1, 2);
 

@@ -5,8 +5,8 @@
  *   1 <= num_prompt <= num_tokens <= max_tokens <= seq_len
  *
  * A request owns its tokens for good; what a cache holds of it can be dropped and computed anew. */
-#ifndef STORY_REQUEST_H
-#define STORY_REQUEST_H
+#ifndef SUPPORT_REQUEST_H
+#define SUPPORT_REQUEST_H
 
 #include "model.h"
 

@@ -10,13 +10,15 @@
  *
  * Blocks grow with the requests, so a step may find none: then the youngest running request gives
  * all of its back. It keeps its tokens and is prefilled with them later. The oldest is never
- * preempted, and fits alone (checked before the first step), so the loop ends. */
+ * preempted, and fits alone (checked before the first step), so the loop ends.
+ *
+ * With the prefix cache, prefill begins behind what admission adopted: of a prompt, what earlier
+ * ones began with too; of a preempted request, what is left of its own blocks. */
 #include "server.h"
 
+#include "cached.h"
 #include "forward.h"
 #include "report.h"
-
-#include "pagedkv/runtime.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,7 +47,7 @@ struct step_rows {
 
 struct server {
     const struct model *model;
-    const struct options *options;
+    const struct serve_options *options;
     struct request_list *requests;
     struct entry *entries;   /* [requests->count] */
     int32_t max_step_tokens; /* max_batch - 1 + chunk */
@@ -55,26 +57,9 @@ struct server {
     struct serve_stats *stats;
 };
 
-/* What is the same in every layer of these models: all heads, and rope on adjacent channels. */
-static struct pkv_layer_config layer_of(const struct model *m)
-{
-    const struct pkv_layer_config layer = {
-        .num_heads = m->num_heads,
-        .constants = {.rope_cos = m->rope_cos,
-                      .rope_sin = m->rope_sin,
-                      .rope_dtype = PKV_F32,
-                      .rope_positions = m->seq_len,
-                      .rope_width = m->head_dim / 2,
-                      .rotary_mode = PKV_ROTARY_INTERLEAVED},
-    };
-    return layer;
-}
-
-/* Creates the cache: one group that all layers share. The rope planes are the cache's own from then
- * on; it rotates each query and each key before it stores or attends. */
 static bool create_cache(struct server *s)
 {
-    const struct options *o = s->options;
+    const struct serve_options *o = s->options;
     const int32_t longest = request_longest(s->requests);
     const int64_t full = (int64_t)o->max_batch * ((longest - 1) / o->block_size + 1);
     if (full > INT32_MAX) {
@@ -82,9 +67,7 @@ static bool create_cache(struct server *s)
                         o->max_batch, longest);
     }
     const struct pkv_group_config group = {
-        .storage = o->form == FORM_PAGED ? PKV_STORAGE_PAGED : PKV_STORAGE_CONTINUOUS,
-        .kv_heads = s->model->kv_heads,
-        .k_width = s->model->head_dim,
+        .storage = o->storage,
         .k_dtype = o->dtype,
         .v_dtype = o->dtype,
         .block_size = o->block_size,
@@ -92,28 +75,15 @@ static bool create_cache(struct server *s)
         .kept_prefix = o->kept_prefix,
         .num_blocks = o->num_blocks > 0 ? o->num_blocks : (int32_t)full,
     };
-    struct pkv_layer_config *layers = calloc((size_t)s->model->num_layers, sizeof *layers);
-    if (layers == NULL) {
-        return complain("out of memory for %d layers", s->model->num_layers);
-    }
-    for (int32_t layer = 0; layer < s->model->num_layers; layer++) {
-        layers[layer] = layer_of(s->model);
-    }
     const struct pkv_cache_config config = {
-        .size = sizeof config,
-        .groups = &group,
-        .num_groups = 1,
-        .layers = layers,
-        .num_layers = s->model->num_layers,
-        .dtype = PKV_F32,
         .max_seqs = o->max_batch,
         .max_seq_len = longest,
         .max_step_tokens = s->max_step_tokens,
         .num_threads = o->threads,
+        .prefix_cache = o->prefix_cache,
+        .max_pinned_blocks = o->max_pinned_blocks,
     };
-    const enum pkv_status status = pkv_cache_create(&config, &s->cache);
-    free(layers);
-    return status == PKV_OK || complain("no cache: %s", pkv_last_error());
+    return cached_create(s->model, &group, &config, &s->cache);
 }
 
 static bool allocate(struct server *s)
@@ -148,30 +118,23 @@ static void release(struct server *s)
  * of a request is never written. */
 static bool check_each_fits(struct server *s)
 {
-    pkv_seq probe = {0};
-    if (pkv_seq_create(s->cache, NULL, &probe) != PKV_OK) {
-        return complain("no sequence: %s", pkv_last_error());
-    }
     for (int32_t r = 0; r < s->requests->count; r++) {
         const struct request *request = &s->requests->items[r];
         if (request->ended) {
             continue;
         }
-        struct pkv_admission admission = {0};
-        struct pkv_shortage shortage = {0};
-        const enum pkv_status status =
-            pkv_seq_admit(s->cache, probe, request->tokens, NULL, request->num_prompt,
-                          request->max_tokens - 1 - request->num_prompt, 0, &admission, &shortage);
-        if (status == PKV_NEVER_FITS) {
-            return complain("request %d: %d tokens need %lld blocks, the pool has %d", r,
-                            request->max_tokens - 1, (long long)shortage.need,
-                            s->stats->num_blocks);
-        }
-        if (status != PKV_OK || pkv_seq_truncate(s->cache, probe, 0) != PKV_OK) {
+        struct pkv_probe probe = {0};
+        if (pkv_cache_probe(s->cache, NULL, request->tokens, NULL, request->num_prompt,
+                            request->max_tokens - 1 - request->num_prompt, 0, &probe) != PKV_OK) {
             return complain("request %d: %s", r, pkv_last_error());
         }
+        if (probe.status != PKV_OK) {
+            return complain("request %d: %d tokens need %lld blocks, the pool has %d", r,
+                            request->max_tokens - 1, (long long)probe.shortage.need,
+                            s->stats->num_blocks);
+        }
     }
-    return pkv_seq_destroy(s->cache, probe) == PKV_OK || complain("%s", pkv_last_error());
+    return true;
 }
 
 /* Room for what the request has and one token more, or *waits: not now. */
@@ -184,10 +147,12 @@ static bool admit_one(struct server *s, int32_t r, bool *waits)
         status = pkv_seq_create(s->cache, NULL, &entry->seq);
     }
     if (status == PKV_OK) {
+        const int32_t max_cached = s->options->prefix_cache ? request->num_tokens : 0;
         const int32_t reserve = request->num_tokens + 1 < request->max_tokens ? 1 : 0;
         struct pkv_admission admission = {0};
         status = pkv_seq_admit(s->cache, entry->seq, request->tokens, NULL, request->num_tokens,
-                               reserve, 0, &admission, NULL);
+                               reserve, max_cached, &admission, NULL);
+        entry->num_written = admission.num_cached;
     }
     *waits = status == PKV_NO_BLOCKS;
     if (status == PKV_OK) {
@@ -298,15 +263,6 @@ static bool begin_step(struct server *s)
     }
 }
 
-static bool attend_cached(void *context, int32_t layer, const float *q, const float *k,
-                          const float *v, float *out)
-{
-    const struct server *s = context;
-    const struct pkv_layer_io io = {.size = sizeof io, .q = q, .k = k, .v = v, .out = out};
-    return pkv_step_attend(s->cache, s->rows.handle, layer, &io) == PKV_OK ||
-           complain("layer %d: %s", layer, pkv_last_error());
-}
-
 /* Row i's last token is at packed index `last`. Only a row whose tokens are all in the cache has a
  * next one to choose. */
 static bool advance_row(struct server *s, int32_t i, int32_t last)
@@ -332,7 +288,9 @@ static bool advance_row(struct server *s, int32_t i, int32_t last)
 
 static bool run_step(struct server *s)
 {
-    if (!forward(s->model, &s->activations, s->rows.tokens, s->rows.num_tokens, attend_cached, s)) {
+    struct cached_step open = {s->cache, s->rows.handle};
+    if (!forward(s->model, &s->activations, s->rows.tokens, s->rows.num_tokens, cached_attend,
+                 &open)) {
         return false;
     }
     if (pkv_step_commit(s->cache, s->rows.handle, NULL) != PKV_OK) {
@@ -349,7 +307,7 @@ static bool run_step(struct server *s)
 }
 
 /* Counts the open step. */
-static bool count_step(struct server *s, bool progress, double start)
+static bool count_step(struct server *s, double start)
 {
     struct serve_stats *stats = s->stats;
     struct pkv_group_usage usage = {0};
@@ -357,6 +315,7 @@ static bool count_step(struct server *s, bool progress, double start)
         return complain("usage: %s", pkv_last_error());
     }
     stats->num_steps++;
+    stats->num_rows = s->rows.num_rows;
     stats->num_computed += s->rows.num_tokens;
     if (s->rows.num_rows > stats->peak_rows) {
         stats->peak_rows = s->rows.num_rows;
@@ -364,10 +323,10 @@ static bool count_step(struct server *s, bool progress, double start)
     if (usage.held > stats->peak_blocks) {
         stats->peak_blocks = usage.held;
     }
-    if (progress && stats->num_steps % PROGRESS_STEPS == 0) {
+    if (s->options->progress && stats->num_steps % PROGRESS_STEPS == 0) {
         fprintf(stderr, "step %d: %d rows, %d of %d %s free, %.0f tokens/s\n", stats->num_steps,
                 s->rows.num_rows, usage.free, usage.num_blocks,
-                s->options->form == FORM_PAGED ? "blocks" : "cache rows",
+                s->options->storage == PKV_STORAGE_PAGED ? "blocks" : "cache rows",
                 (double)stats->num_computed / (now_seconds() - start + 1e-9));
     }
     return true;
@@ -383,7 +342,31 @@ static bool all_done(const struct server *s)
     return true;
 }
 
-static bool run_requests(struct server *s, bool progress)
+/* Lets go of what still runs or waits. */
+static bool drop_requests(struct server *s)
+{
+    for (int32_t r = 0; r < s->requests->count; r++) {
+        struct entry *entry = &s->entries[r];
+        if (entry->state != DONE && entry->seq.id != 0 &&
+            pkv_seq_destroy(s->cache, entry->seq) != PKV_OK) {
+            return complain("request %d: %s", r, pkv_last_error());
+        }
+        entry->state = DONE;
+    }
+    return true;
+}
+
+static bool show_step(struct server *s)
+{
+    const struct serve_options *o = s->options;
+    bool stop = false;
+    if (o->after_step != NULL && !o->after_step(o->context, s->cache, s->stats, &stop)) {
+        return false;
+    }
+    return !stop || drop_requests(s);
+}
+
+static bool run_requests(struct server *s)
 {
     const double start = now_seconds();
     for (int32_t iteration = 0; !all_done(s); iteration++) {
@@ -396,26 +379,16 @@ static bool run_requests(struct server *s, bool progress)
         if (s->rows.num_rows == 0) {
             continue;
         }
-        if (!count_step(s, progress, start) || !run_step(s)) {
+        if (!count_step(s, start) || !run_step(s) || !show_step(s)) {
             return false;
         }
     }
     s->stats->seconds = now_seconds() - start;
-    return true;
-}
-
-/* Nothing may be left behind: every invariant holds and every block is free. */
-static bool check_empty(struct server *s)
-{
-    struct pkv_group_usage usage = {0};
-    const int32_t broken = pkv_cache_check(s->cache);
-    if (broken != 0) {
-        return complain("the cache has %d broken invariants", broken);
+    if (pkv_cache_stats(s->cache, &s->stats->cache) != PKV_OK) {
+        return complain("stats: %s", pkv_last_error());
     }
-    if (pkv_cache_usage(s->cache, 0, &usage) != PKV_OK || usage.held != 0) {
-        return complain("%d blocks are still held", usage.held);
-    }
-    return true;
+    return !s->options->prefix_cache || pkv_prefix_expire(s->cache, UINT64_MAX, NULL) == PKV_OK ||
+           complain("pins: %s", pkv_last_error());
 }
 
 static bool read_pool_size(struct server *s)
@@ -428,7 +401,7 @@ static bool read_pool_size(struct server *s)
     return true;
 }
 
-bool serve(const struct model *model, const struct options *options, bool progress,
+bool serve(const struct model *model, const struct serve_options *options,
            struct request_list *requests, struct serve_stats *stats)
 {
     const int32_t longest = request_longest(requests);
@@ -440,7 +413,7 @@ bool serve(const struct model *model, const struct options *options, bool progre
                        .stats = stats};
     memset(stats, 0, sizeof *stats);
     const bool ok = allocate(&s) && create_cache(&s) && read_pool_size(&s) && check_each_fits(&s) &&
-                    run_requests(&s, progress) && check_empty(&s);
+                    run_requests(&s) && cached_check_empty(s.cache);
     release(&s);
     return ok;
 }

@@ -1,25 +1,49 @@
 /* SPDX-License-Identifier: MIT
  *
  * server.h: continuous batching on a pkv_cache, the loop that the library is made for. */
-#ifndef STORY_SERVER_H
-#define STORY_SERVER_H
+#ifndef SUPPORT_SERVER_H
+#define SUPPORT_SERVER_H
 
-#include "options.h"
 #include "request.h"
+
+#include "pagedkv/runtime.h"
 
 struct serve_stats {
     int32_t num_steps;
+    int32_t num_rows; /* of the last step */
     int32_t peak_rows;
     int32_t num_blocks;  /* paged: of the pool; continuous: cache rows */
     int32_t peak_blocks; /* most that were held at once */
     int32_t num_preemptions;
     int64_t num_computed; /* tokens that went through the model */
     double seconds;
+    struct pkv_stats cache; /* at the end */
 };
 
-/* Runs all requests to their end; request r arrives at iteration r. Of the options it reads form,
- * geometry and bounds. With progress, a line on stderr now and then. */
-bool serve(const struct model *model, const struct options *options, bool progress,
+/* Called after each step; with *stop the server lets go of all requests and returns. Pins that it
+ * makes end with the run. */
+typedef bool after_step_fn(void *context, pkv_cache *cache, const struct serve_stats *stats,
+                           bool *stop);
+
+struct serve_options {
+    enum pkv_storage storage;
+    enum pkv_dtype dtype; /* of the cache */
+    int32_t window;       /* 0 = none */
+    int32_t kept_prefix;
+    int32_t block_size;
+    int32_t num_blocks; /* 0 = enough that nothing is ever short */
+    int32_t max_batch;
+    int32_t chunk;
+    int32_t threads; /* 0 = OpenMP's default */
+    bool prefix_cache;
+    int32_t max_pinned_blocks;
+    bool progress;             /* a line on stderr now and then */
+    after_step_fn *after_step; /* may be NULL */
+    void *context;
+};
+
+/* Runs all requests to their end; request r arrives at iteration r. */
+bool serve(const struct model *model, const struct serve_options *options,
            struct request_list *requests, struct serve_stats *stats);
 
 #endif

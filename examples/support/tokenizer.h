@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * tokenizer.h: a llama2.c vocabulary: text to ids and back. */
-#ifndef STORY_TOKENIZER_H
-#define STORY_TOKENIZER_H
+#ifndef SUPPORT_TOKENIZER_H
+#define SUPPORT_TOKENIZER_H
 
 #include <stdbool.h>
 #include <stddef.h>
