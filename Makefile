@@ -7,7 +7,7 @@
 VARIANT ?= release
 BUILD   ?= build/$(VARIANT)
 OBJ     := $(BUILD)/obj
-OPENMP  ?= 1
+OPENMP  ?= $(if $(filter tsan,$(VARIANT)),0,1)
 INSTALL ?= install
 GCOV    ?= gcov
 
@@ -37,9 +37,6 @@ variant := $(or $(flags_$(VARIANT)),$(error no VARIANT=$(VARIANT), see make help
 linking := $(filter -fsanitize=% --coverage,$(variant))
 # Sanitisers bring their own allocator, and gcc's OpenMP runtime is opaque to the thread sanitiser.
 JEMALLOC ?= $(if $(filter asan ubsan tsan,$(VARIANT)),0,1)
-ifeq ($(VARIANT),tsan)
-OPENMP := 0
-endif
 
 # --- flags
 warnings := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes \
@@ -69,21 +66,20 @@ $(OBJ)/src/attn/kernels_avx2.o:       local = $(fast) $(avx2)
 $(OBJ)/src/attn/kernels_avx512.o:     local = $(fast) $(avx512)
 $(OBJ)/src/attn/kernels_avx512bf16.o: local = $(fast) $(if $(avx512),$(avx512) -mavx512bf16)
 $(OBJ)/src/%.o:   includes = -Iinclude -Isrc
-$(OBJ)/examples/%.o: includes = -Iinclude -Iexamples/support
 $(OBJ)/bench/%.o: includes = -Iinclude -Isrc -Ibench -Ibench/support
+$(OBJ)/examples/%.o: includes = -Iinclude -Iexamples/support
 $(OBJ)/bench/%.o:                       local = $(openmp) -Wno-unknown-pragmas
 $(OBJ)/tests/%.o: includes = -Iinclude -Isrc -Itests
 
 objects   = $(patsubst %.c,$(OBJ)/%.o,$(1))
 sources  := $(filter-out $(if $(is_x86),,src/attn/kernels_avx%),$(wildcard src/*/*.c))
-alone    := $(addprefix tests/,vectors numerics kernels dlopen)
+alone    := $(addprefix tests/,vectors numerics kernels stress dlopen)
 unit_src := $(filter-out $(addsuffix %,$(alone) tests/support tests/fuzz), \
                 $(wildcard tests/*.c tests/*/*.c))
-# A program is one file or a folder of them; the folder support is what programs beside it share.
-folders   = $(filter-out %/support,$(patsubst %/,%,$(dir $(wildcard $(1)/*/*.c))))
-program   = $(addprefix $(BUILD)/,$(sort $(basename $(wildcard $(1)/*.c)) $(folders)))
-examples := $(call program,examples)
-benches  := $(call program,bench)
+# A program is one file or a folder of them; support is what the programs beside it share.
+program   = $(basename $(wildcard $(1)/*.c)) $(patsubst %/,%,$(dir $(wildcard $(1)/*/*.c)))
+examples := $(addprefix $(BUILD)/,$(filter-out %/support,$(sort $(call program,examples))))
+benches  := $(addprefix $(BUILD)/,$(filter-out %/support,$(sort $(call program,bench))))
 c_files  := $(foreach f,include src tests examples bench,$(wildcard $(f)/*.[ch] $(f)/*/*.[ch]))
 static   := $(BUILD)/libpagedkv.a
 shared   := $(BUILD)/libpagedkv.so.$(version)
@@ -96,8 +92,8 @@ $(if $(filter 1,$(V)),,$(eval .SILENT:))
 MAKEFLAGS += --no-print-directory
 
 .PHONY: all lib tests check demo vectors numerics bench bench-peers bench-plot benches asan ubsan \
-        tsan coverage fuzz install uninstall format check-format check-symbols check-includes \
-        check-headers check-style help clean deps run-unit FORCE
+        tsan stress soak coverage fuzz install uninstall format check-format check-symbols \
+        check-includes check-headers check-style help clean deps run-unit FORCE
 all: lib $(examples) ## library and examples (the default)
 lib: $(static) $(shared) $(BUILD)/pagedkv.pc ## libpagedkv.a, libpagedkv.so, pagedkv.pc
 tests: lib $(programs) ## everything that make check runs
@@ -124,16 +120,17 @@ $(shared): $(call objects,$(sources)) src/pagedkv.map
 $(unit): $(call objects,$(unit_src))
 .SECONDEXPANSION:
 $(addprefix $(BUILD)/,$(alone)): $(BUILD)/%: $$(call objects,$$(wildcard $$*.c $$*/*.c))
-$(unit) $(addprefix $(BUILD)/tests/,vectors numerics kernels): $(BUILD)/tests/libsupport.a $(static)
+$(unit) $(addprefix $(BUILD)/tests/,vectors numerics kernels stress): $$(@D)/libsupport.a $(static)
 	$(say) LINK $@
 	$(link) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcunit $(libs)
 $(BUILD)/tests/dlopen:
 	$(say) LINK $@
 	$(CC) $(linking) $(CFLAGS) $(LDFLAGS) -o $@ $^ -ldl $(LDLIBS)
+$(examples) $(benches): $$(@D)/libsupport.a
 $(BUILD)/%/libsupport.a: $$(call objects,$$(wildcard $$*/support/*.c))
 	@rm -f $@.new
 	$(AR) rcs $@.new $^ && mv $@.new $@
-$(examples) $(benches): $(BUILD)/%: $$(call objects,$$(wildcard $$*.c $$*/*.c)) $$(@D)/libsupport.a $(static)
+$(examples) $(benches): $(BUILD)/%: $$(call objects,$$(wildcard $$*.c $$*/*.c)) $(static)
 	$(say) LINK $@
 	$(link) -o $@ $(filter %.o,$^) $(filter %/libsupport.a,$^) $(static) $(libs)
 $(BUILD)/pagedkv.pc: pagedkv.pc.in $(OBJ)/flags FORCE
@@ -156,11 +153,13 @@ vectors: $(BUILD)/tests/vectors ## the golden vectors; FILES="..." chooses
 numerics: $(BUILD)/tests/numerics ; @$< ## measured errors, the tables of docs/numerics.md
 bench bench-peers bench-plot: $(benches) ## shares of the limit; beside peers of npm; charts in docs
 	@BUILD='$(BUILD)' scripts/bench.sh $@
-asan ubsan tsan: ## the unit tests under a sanitiser
-	@$(MAKE) VARIANT=$@ BUILD=build/$@ run-unit
-coverage: ## the unit tests, then line coverage by file
+asan ubsan: ; @$(MAKE) VARIANT=$@ BUILD=build/$@ run-unit ## the unit tests under a sanitiser
+tsan: ; @$(MAKE) VARIANT=$@ BUILD=build/$@ CC=clang run-unit stress ## clang's; the stress too
+stress: $(BUILD)/tests/stress ; @$< ## request life from 8 threads, PKV_STRESS_SECONDS long
+soak: $(unit) $(BUILD)/tests/stress ; @BUILD='$(BUILD)' scripts/soak.sh ## models, 20 minutes
+coverage: ## the unit tests, then lines and branches that they reach, by file
 	@$(MAKE) VARIANT=coverage BUILD=build/coverage run-unit
-	@$(GCOV) -n $$(find build/coverage/obj/src -name '*.gcda') | grep -A1 "^File 'src/.*c'"
+	@GCOV='$(GCOV)' scripts/coverage.sh build/coverage
 fuzz: ; @echo 'fuzz: not there yet' >&2; exit 1 ## not there yet
 run-unit: $(unit) ; @$(unit)
 

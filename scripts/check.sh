@@ -1,10 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# check.sh: what `make check` runs once everything is built. Golden vectors and the unit tests on
-# every instruction set of this machine, greedy decoding, and loading the shared library at run
-# time. It goes on after a failure and exits 1 at the end; CUnit's summary of the best level closes
-# the run. BUILD, LIBRARY and VECTORS come from the Makefile.
+# check.sh: what `make check` runs once everything is built. Golden vectors by 1, 2 and 8 threads,
+# the unit tests and each kernel on every instruction set of this machine, request life from many
+# threads, greedy decoding, the examples, and loading the shared library at run time. It goes on
+# after a failure and exits 1 at the end; CUnit's summary of the best level closes the run. BUILD,
+# LIBRARY and VECTORS come from the Makefile.
 set -eu
 
 : "${BUILD:=build/release}" "${LIBRARY:?}" "${VECTORS:=}"
@@ -31,12 +32,18 @@ if [ -z "$VECTORS" ]; then
     echo "skipped: golden vectors, none found (set PKV_SHARED or FILES)"
 else
     for isa in $levels; do
-        # shellcheck disable=SC2086
-        step "vectors, $isa" env PKV_TEST_ISA=$isa "$BUILD/tests/vectors" $VECTORS
+        for threads in 1 2 8; do
+            # shellcheck disable=SC2086
+            step "vectors, $isa, threads: $threads" env PKV_TEST_ISA=$isa \
+                PKV_TEST_THREADS=$threads "$BUILD/tests/vectors" $VECTORS
+        done
     done
 fi
+step "kernels" "$BUILD/tests/kernels"
+step "request life from many threads" "$BUILD/tests/stress"
 step "greedy decoding" scripts/check_greedy.sh "$BUILD"
 step "broken input to examples/story" scripts/check_story.sh "$BUILD"
+step "the other examples" scripts/check_examples.sh "$BUILD"
 case $BUILD in
 *san) echo "skipped: dlopen, a sanitiser must be in the program itself" ;;
 *) step "dlopen" "$BUILD/tests/dlopen" "$LIBRARY" ;;

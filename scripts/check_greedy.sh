@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: MIT
 #
 # Greedy decoding of a real model against continuations of a float64 reference: all prompts of one
-# window in one continuous batch, for every block size, form, thread count and cache dtype, and
-# with a pool so small that requests are preempted. A line a configuration; a 16-bit cache is held
-# to the lines whose margin is over 0.02.
+# window in one continuous batch, for every block size, form, thread count and cache dtype, with
+# the prefix cache, and with a pool so small that requests are preempted. A line a configuration; a
+# 16-bit cache is held to the lines whose margin is over 0.02.
 #
 #   scripts/check_greedy.sh [build dir]      PKV_MODELS or PKV_SHARED/models: where the model lies
 
@@ -58,8 +58,10 @@ compare() { # window prefix least-margin
         }' "$work/out" "$expected"
 }
 
-# One configuration: prints its line and counts it. A run with "preempts" must have preempted.
-run() { # title window prefix least-margin preempts|any arguments...
+# One configuration: prints its line and counts it. A run with "preempts" must have preempted, one
+# with "hits" found prompt tokens cached, one with "both" has done both, and found what a preempted
+# request left.
+run() { # title window prefix least-margin any|preempts|hits|both arguments...
     title=$1 window=$2 prefix=$3 least=$4 kind=$5
     shift 5
     verdict=ok
@@ -72,9 +74,19 @@ run() { # title window prefix least-margin preempts|any arguments...
         note=$(head -n 1 "$work/err")
     fi
     preempted=$(sed -n 's/.* \([0-9][0-9]*\) preemptions$/\1/p' "$work/err")
-    if [ "$kind" = preempts ]; then
+    hits=$(sed -n 's/^prefix cache: \([0-9]*\) of .*/\1/p' "$work/err")
+    again=$(sed -n 's/^prefix cache: .* and \([0-9]*\) of .*/\1/p' "$work/err")
+    case $kind in preempts | both)
         note="$note, ${preempted:-no} preemptions"
-        [ "${preempted:-0}" -gt 0 ] || verdict=FAILED
+        [ "${preempted:-0}" -gt 0 ] || verdict=FAILED ;;
+    esac
+    case $kind in hits | both)
+        note="$note, ${hits:-no} hits"
+        [ "${hits:-0}" -gt 0 ] || verdict=FAILED ;;
+    esac
+    if [ "$kind" = both ]; then
+        note="$note, ${again:-none} after preemption"
+        [ "${again:-0}" -gt 0 ] || verdict=FAILED
     fi
     if [ "$verdict" = ok ]; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
     printf '%-6s window %2s prefix %s  %-38s %s\n' "$verdict" "$window" "$prefix" "$title" "$note"
@@ -98,6 +110,16 @@ run_window() {
     done
     run "paged, block 16, $3 blocks in all" "$1" "$2" -1 preempts --num-blocks "$3"
     run "paged, block 7, $4 blocks in all" "$1" "$2" -1 preempts --block-size 7 --num-blocks "$4"
+    for block in 1 7 16; do
+        run "prefix cache, block $block" "$1" "$2" -1 hits --prefix-cache --block-size "$block"
+    done
+    run 'prefix cache, block 64' "$1" "$2" -1 any --prefix-cache --block-size 64
+    run 'prefix cache, 3 at a time, chunk 5' "$1" "$2" -1 hits --prefix-cache --max-batch 3 \
+        --chunk 5
+    run 'prefix cache, bf16, 8 threads' "$1" "$2" 0.02 hits --prefix-cache --dtype bf16 --threads 8
+    run "prefix cache, block 16, $3 in all" "$1" "$2" -1 both --prefix-cache --num-blocks "$3"
+    run "prefix cache, block 7, $4 in all" "$1" "$2" -1 both --prefix-cache --block-size 7 \
+        --num-blocks "$4"
     run 'paged, chunk 1' "$1" "$2" -1 any --chunk 1
     run 'paged, 3 at a time' "$1" "$2" -1 any --max-batch 3
 }

@@ -112,6 +112,10 @@ check_sizes() {
     checkpoint plain $plain_bytes $header
     accepted 'a checkpoint without rope tables' '0 0 0 0' --model "$work/plain" --tokens 1 -n 4 \
         --ids
+    accepted 'the prefix cache' "$(printf '0 0\n0 0')" --model "$work/good" --tokens '1 3 4 5' \
+        --tokens '1 3 4 5' -n 2 --ids --prefix-cache --block-size 1 --max-batch 1
+    grep -q '^prefix cache: 3 of 8 prompt tokens' "$work/err" ||
+        verdict FAILED 'the prefix cache' "said: $(tail -n 1 "$work/err")"
     accepted 'the naive decode' '0 0 0 0' --model "$work/good" --tokens 1 -n 4 --ids --form naive
     checkpoint own $((legacy_bytes + 4 * 1040)) 4 4 1 2 1 -260 16
     accepted 'a classifier of its own' '0 0 0 0' --model "$work/own" --tokens 1 -n 4 --ids
@@ -286,6 +290,8 @@ check_arguments() {
     bad_argument 'an unknown dtype' "'f64' is not" --dtype f64
     bad_argument 'an unknown argument' 'unknown argument --what' --what 1
     bad_argument 'a naive decode in f16' 'f32 only' --form naive --dtype f16
+    bad_argument 'a continuous prefix cache' 'needs --form paged' --prefix-cache --form continuous
+    bad_argument 'a naive prefix cache' 'needs --form paged' --form naive --prefix-cache
     bad_argument 'a pool that is too small' 'the pool has 1' --block-size 4 --num-blocks 1
     refused 'prompts without a model' 'need --model' --tokens 1
     refused 'a form without a model' 'need --model' --form continuous

@@ -8,9 +8,9 @@ set -eu
 
 level=${1:-check}
 case $level in
-demo) want='gcc libc6-dev make libjemalloc-dev' ;;
+demo) want='gcc libc6-dev make libjemalloc-dev libxxhash-dev' ;;
 check) want='gcc libc6-dev make libjemalloc-dev libcunit1-dev libxxhash-dev' ;;
-bench) want='gcc libc6-dev make libjemalloc-dev gnuplot-nox' ;;
+bench) want='gcc libc6-dev make libjemalloc-dev libxxhash-dev gnuplot-nox' ;;
 ci) want='gcc g++ libc6-dev make libjemalloc-dev libcunit1-dev libxxhash-dev clang clang-format
           libomp-dev binutils pkg-config' ;;
 *) echo "usage: deps.sh [demo|check|bench|ci]" >&2; exit 2 ;;
