@@ -130,7 +130,7 @@ static int packed_parts(const struct run *run)
 {
     const struct gqa_layer *layer = run->layer;
     const struct pkv_attn_constants *c = run->constants;
-    const bool has_pairs = layer->cache.k_dtype == PKV_BF16 || layer->cache.k_dtype == PKV_E4M3;
+    const bool has_pairs = layer->cache.k_dtype == PKV_BF16;
     if (run->kernels->pack == NULL || layer->dtype == PKV_F32 || !has_pairs) {
         return 0;
     }

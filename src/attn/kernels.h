@@ -34,10 +34,6 @@ static inline size_t padded(size_t channels)
 /* y[i] = x[i], exactly; x of the dtype that the entry stands for. x and y do not overlap. */
 typedef void kernel_widen(const void *x, size_t count, float *y);
 
-/* y[i] = x[i] as bf16, exactly: every e4m3 value is one. ahead, when not NULL, is a row of the same
- * count that will be wanted soon. */
-typedef void kernel_recode(const uint8_t *x, size_t count, uint16_t *y, const void *ahead);
-
 /* y[i] = x[i] rounded to nearest even; NaN stays NaN. */
 typedef void kernel_narrow(const float *x, size_t count, void *y);
 
@@ -76,7 +72,6 @@ struct kernels {
     enum pkv_isa isa;
     kernel_widen *widen[NUM_DTYPES];   /* indexed by enum pkv_dtype */
     kernel_narrow *narrow[NUM_DTYPES]; /* of float types */
-    kernel_recode *recode;
     kernel_dot *dot[NUM_DTYPES];
     kernel_pack *pack;         /* NULL: no packed dot products at this level */
     kernel_dot *dot_packed[2]; /* bf16 keys; of q's first part alone, of both */

@@ -449,16 +449,6 @@ static void widen_e4m3(const void *x, size_t count, float *y)
     }
 }
 
-static void recode_e4m3(const uint8_t *x, size_t count, uint16_t *y, const void *ahead)
-{
-    for (size_t i = 0; i < count; i += VEC_RECODE_LANES) {
-        if (ahead != NULL) {
-            vec_prefetch((const char *)ahead + i);
-        }
-        vec_recode_e4m3(x + i, count - i, y + i);
-    }
-}
-
 static void narrow_f32(const float *x, size_t count, void *y)
 {
     memcpy(y, x, count * sizeof x[0]);
@@ -486,7 +476,6 @@ const struct kernels KERNELS = {
               [PKV_INT8] = widen_int8,
               [PKV_E4M3] = widen_e4m3},
     .narrow = {[PKV_F32] = narrow_f32, [PKV_F16] = narrow_f16, [PKV_BF16] = narrow_bf16},
-    .recode = recode_e4m3,
     .dot = {[PKV_F32] = dot_f32,
             [PKV_F16] = dot_f16,
             [PKV_BF16] = dot_bf16,

@@ -6,9 +6,10 @@
 
 #include <math.h>
 
-/* From how many query rows on a tile is converted to f32 once, instead of in every register block.
- */
+/* From how many query rows on a tile is converted to f32 once, instead of in every register block. e4m3 is
+ * dear to convert and pays as soon as there are two blocks. */
 #define STAGE_QUERY_ROWS 16
+#define STAGE_E4M3_ROWS 5
 
 struct scratch scratch_carve(const struct gqa_shape *shape, size_t rows, float *memory)
 {
@@ -115,16 +116,10 @@ static void stage_f32(const struct run *run, enum pkv_dtype dtype, const void *c
     }
 }
 
-/* Rows of e4m3 as bf16, likewise exact: cheaper than a conversion in every register block. */
-static void stage_bf16(const struct run *run, const void *const *rows, const void *const *ahead,
-                       int32_t count, int32_t width, float *memory, const void **staged)
+static bool is_worth_staging(enum pkv_dtype dtype, int rows)
 {
-    const size_t stride = padded((size_t)width);
-    for (int32_t j = 0; j < count; j++) {
-        uint16_t *row = (uint16_t *)(memory + (size_t)j * stride);
-        run->kernels->recode(rows[j], (size_t)width, row, ahead != NULL ? ahead[j] : NULL);
-        staged[j] = row;
-    }
+    const int enough = dtype == PKV_E4M3 ? STAGE_E4M3_ROWS : STAGE_QUERY_ROWS;
+    return dtype != PKV_F32 && rows >= enough;
 }
 
 /* Chooses between reading a tile in place and converting it first. staged holds the pointers. */
@@ -140,27 +135,15 @@ static struct operands stage(const struct run *run, int rows, const struct tile 
         .k_dtype = run->layer->cache.k_dtype,
         .v_dtype = run->v_dtype,
     };
-    const bool to_f32 = rows >= STAGE_QUERY_ROWS;
-    if (to_f32 && o.k_dtype != PKV_F32 && run->packed_parts == 0) {
+    if (is_worth_staging(o.k_dtype, rows) && run->packed_parts == 0) {
         stage_f32(run, o.k_dtype, o.keys, tile->count, shape->k_width, s->keys, staged->keys);
         o.keys = staged->keys;
         o.k_dtype = PKV_F32;
-    } else if (o.k_dtype == PKV_E4M3) {
-        stage_bf16(run, o.keys, o.keys_ahead, tile->count, shape->k_width, s->keys, staged->keys);
-        o.keys = staged->keys;
-        o.keys_ahead = NULL;
-        o.k_dtype = PKV_BF16;
     }
-    if (to_f32 && o.v_dtype != PKV_F32) {
+    if (is_worth_staging(o.v_dtype, rows)) {
         stage_f32(run, o.v_dtype, o.values, tile->count, shape->v_width, s->values, staged->values);
         o.values = staged->values;
         o.v_dtype = PKV_F32;
-    } else if (o.v_dtype == PKV_E4M3) {
-        stage_bf16(run, o.values, o.values_ahead, tile->count, shape->v_width, s->values,
-                   staged->values);
-        o.values = staged->values;
-        o.values_ahead = NULL;
-        o.v_dtype = PKV_BF16;
     }
     return o;
 }

@@ -172,40 +172,6 @@ VEC_INLINE vf vec_load_e4m3(const void *p, size_t count)
     return _mm512_mul_ps(_mm512_cvtph_ps(marked), _mm512_set1_ps(256.0f));
 }
 
-/* The bf16 patterns of e4m3's 128 magnitudes, in four tables of 32: an exponent field e > 0 becomes
- * e + 120; below it m * 2^-9 is (1 + f) * 2^n with the mantissa's leading bit taken out. */
-#define VEC_RECODE_LANES 32
-#define BF16_ROW(e)                                                                                \
-    ((e) + 120) << 7, ((e) + 120) << 7 | 1 << 4, ((e) + 120) << 7 | 2 << 4,                        \
-        ((e) + 120) << 7 | 3 << 4, ((e) + 120) << 7 | 4 << 4, ((e) + 120) << 7 | 5 << 4,           \
-        ((e) + 120) << 7 | 6 << 4, ((e) + 120) << 7 | 7 << 4
-
-static const int16_t vec_e4m3_table[128] = {
-    /* 0, 1, 2, 3 .. 7 times 2^-9 */
-    0, 118 << 7, 119 << 7, 119 << 7 | 64, 120 << 7, 120 << 7 | 32, 120 << 7 | 64, 120 << 7 | 96,
-    BF16_ROW(1), BF16_ROW(2), BF16_ROW(3), BF16_ROW(4), BF16_ROW(5), BF16_ROW(6), BF16_ROW(7),
-    BF16_ROW(8), BF16_ROW(9), BF16_ROW(10), BF16_ROW(11), BF16_ROW(12), BF16_ROW(13), BF16_ROW(14),
-    /* exponent 15: the last is NaN */
-    135 << 7, 135 << 7 | 1 << 4, 135 << 7 | 2 << 4, 135 << 7 | 3 << 4, 135 << 7 | 4 << 4,
-    135 << 7 | 5 << 4, 135 << 7 | 6 << 4, 0x7fc0};
-
-/* 32 codes, or count of them, to bf16 by two table lookups of 64 entries and the sign. */
-VEC_INLINE void vec_recode_e4m3(const uint8_t *x, size_t count, uint16_t *y)
-{
-    const __mmask32 lanes = count >= 32 ? 0xffffffffu : (1u << count) - 1;
-    const __m512i codes = _mm512_cvtepu8_epi16(_mm256_maskz_loadu_epi8(lanes, x));
-    const __m512i t0 = _mm512_loadu_si512(vec_e4m3_table);
-    const __m512i t1 = _mm512_loadu_si512(vec_e4m3_table + 32);
-    const __m512i t2 = _mm512_loadu_si512(vec_e4m3_table + 64);
-    const __m512i t3 = _mm512_loadu_si512(vec_e4m3_table + 96);
-    const __m512i low = _mm512_permutex2var_epi16(t0, codes, t1);
-    const __m512i high = _mm512_permutex2var_epi16(t2, codes, t3);
-    const __mmask32 is_high = _mm512_test_epi16_mask(codes, _mm512_set1_epi16(64));
-    const __m512i size = _mm512_mask_mov_epi16(low, is_high, high);
-    const __m512i sign = _mm512_and_si512(_mm512_slli_epi16(codes, 8), _mm512_set1_epi16(-0x8000));
-    _mm512_mask_storeu_epi16(y, lanes, _mm512_or_si512(size, sign));
-}
-
 /* Asks for the line in the second-level cache. */
 VEC_INLINE void vec_prefetch(const void *p)
 {

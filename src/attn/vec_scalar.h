@@ -271,14 +271,6 @@ VEC_INLINE vf vec_load_e4m3(const void *p, size_t count)
     return r;
 }
 
-#define VEC_RECODE_LANES VEC_LANES
-
-/* A vector of codes, or count of them, to bf16. */
-VEC_INLINE void vec_recode_e4m3(const uint8_t *x, size_t count, uint16_t *y)
-{
-    vec_store_bf16(y, vec_load_e4m3(x, count), count);
-}
-
 /* The baseline has no portable way to ask for a line. */
 VEC_INLINE void vec_prefetch(const void *p)
 {

@@ -47,11 +47,6 @@ static void run_narrow(struct bench *b)
     b->kernels->narrow[b->dtype](b->x, COUNT, b->y);
 }
 
-static void run_recode(struct bench *b)
-{
-    b->kernels->recode((const uint8_t *)b->x, COUNT, (uint16_t *)b->y, NULL);
-}
-
 static void run_scale(struct bench *b)
 {
     b->kernels->scale(b->x, COUNT, -1.0f);
@@ -107,7 +102,6 @@ static void run_weigh(struct bench *b)
 static const struct bench_case cases[] = {
     {"widen", run_widen, EVERY_DTYPE, 0, false},
     {"narrow", run_narrow, FLOAT_DTYPES, 0, false},
-    {"recode", run_recode, 1u << PKV_E4M3, 0, false},
     {"scale", run_scale, 1u << PKV_F32, 0, false},
     {"softcap", run_softcap, 1u << PKV_F32, 0, false},
     {"softmax", run_softmax, 1u << PKV_F32, 0, false},
@@ -198,7 +192,7 @@ static double bytes_of(const struct bench *b, const struct bench_case *c)
     if (c->queries > 0) {
         return TILE_KEYS * WIDTH * element;
     }
-    return COUNT * (element + (c->run == run_recode ? 2.0 : 4.0));
+    return COUNT * (element + 4.0);
 }
 
 static void print_line(const struct bench *b, const struct bench_case *c, struct timing t,

@@ -70,7 +70,6 @@ extern const size_t num_shape_widths, num_shape_keys, num_shape_queries;
 /* The cases. */
 void check_widen(struct check *check);
 void check_narrow(struct check *check);
-void check_recode(struct check *check);
 void check_scale(struct check *check);
 void check_softcap(struct check *check);
 void check_softmax(struct check *check);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * convert.c: widen, narrow, recode and scale. All are exact or rounded once, so bits are compared:
+ * convert.c: widen, narrow and scale. All are exact or rounded once, so bits are compared:
  * with the conversions of support/test.h over every code of the narrow types, and over all ties,
  * their neighbours and random patterns of f32. */
 #include "kernels/check.h"
@@ -187,36 +187,6 @@ void check_narrow(struct check *check)
     write_patterns(&check->random, x, ALL_HALVES);
     narrow_all(check, "random patterns", x, ALL_HALVES);
     free(x);
-}
-
-/* ---- recode -------------------------------------------------------------------------------- */
-
-static void recode_row(struct check *check, size_t first, size_t count, enum place place)
-{
-    uint8_t *x = guarded_place(&check->input, 0, count, 1, place);
-    uint16_t *y = guarded_place(&check->output, 0, count * sizeof *y, sizeof *y, place);
-    for (size_t i = 0; i < count; i++) {
-        x[i] = (uint8_t)(first + i);
-    }
-    check->kernels->recode(x, count, y, first % 2 == 0 ? x : NULL);
-    for (size_t i = 0; i < count; i++) {
-        const double value = ref_load(PKV_E4M3, &(uint8_t){(uint8_t)(first + i)}, 0);
-        check_half(check, PKV_BF16, "y", i, y[i], ref_to_bf16(value));
-        check_that(check, x[i] == (uint8_t)(first + i), "x was written");
-    }
-    check_output_edges(check, y, count * sizeof *y);
-}
-
-/* Every code at every position: rows of all lengths that begin at all codes. */
-void check_recode(struct check *check)
-{
-    for (int count = -1; next_count(&count);) {
-        for (size_t first = 0; first < 256 && !check->failed; first++) {
-            const enum place place = (enum place)(first % NUM_PLACES);
-            check->shape = (struct shape){-1, -1, count, place, "all codes"};
-            recode_row(check, first, (size_t)count, place);
-        }
-    }
 }
 
 /* ---- scale --------------------------------------------------------------------------------- */

@@ -29,7 +29,6 @@ struct kernel_case {
 static const struct kernel_case cases[] = {
     {"widen", check_widen, EVERY_DTYPE, false},
     {"narrow", check_narrow, FLOAT_DTYPES, false},
-    {"recode", check_recode, 0, false},
     {"scale", check_scale, 0, false},
     {"softcap", check_softcap, 0, false},
     {"softmax", check_softmax, 0, false},
