@@ -6,8 +6,8 @@
 
 #include <math.h>
 
-/* From how many query rows on a tile is converted to f32 once, instead of in every register block. e4m3 is
- * dear to convert and pays as soon as there are two blocks. */
+/* From how many query rows on a tile is converted to f32 once, instead of in every register block.
+ * e4m3 is dear to convert and pays as soon as there are two blocks. */
 #define STAGE_QUERY_ROWS 16
 #define STAGE_E4M3_ROWS 5
 
