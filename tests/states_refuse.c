@@ -228,6 +228,8 @@ SPOIL(sink_absent, call->sink = NULL)
 SPOIL(sink_nan, call->arena[241] = NAN)
 SPOIL(sink_infinite, call->arena[240] = INFINITY)
 SPOIL(lse_over_own_out, call->states[0].lse = call->arena + 23)
+SPOIL(sink_in_lse, call->states[0].lse = call->arena + 240)
+SPOIL(sink_in_out, call->states[0].out = call->arena + 238)
 
 static void sinks_that_make_no_sense_refuse(void)
 {
@@ -245,6 +247,8 @@ static void sinks_that_make_no_sense_refuse(void)
         {"no state", a_absent, "state"},
         {"state without out", a_without_out, "state"},
         {"lse over its own out", lse_over_own_out, "state"},
+        {"head_sink in lse", sink_in_lse, "head_sink"},
+        {"head_sink in out", sink_in_out, "head_sink"},
         {NULL, NULL, NULL}};
     assert_all_refuse(call_sink, refusals);
 }

@@ -253,7 +253,8 @@ pkv_merge_states(pkv_workspace *workspace, enum pkv_dtype dtype, int32_t num_tok
 
 /* Adds the sink logit of each query head to a finished state, in place and once:
  *     out *= exp(lse) / (exp(lse) + exp(sink)),   lse = ln(exp(lse) + exp(sink))
- * head_sink [num_heads]: -inf is none; NaN and +inf refuse. PKV_INVALID_ARGUMENT. */
+ * head_sink [num_heads], apart from the state: -inf is none; NaN and +inf refuse.
+ * PKV_INVALID_ARGUMENT. */
 PKV_API PKV_NODISCARD enum pkv_status pkv_apply_sink(pkv_workspace *workspace, enum pkv_dtype dtype,
                                                      int32_t num_tokens, int32_t num_heads,
                                                      int32_t width, const float *head_sink,

@@ -248,6 +248,11 @@ enum pkv_status pkv_apply_sink(pkv_workspace *workspace, enum pkv_dtype dtype, i
     const size_t heads = (size_t)num_tokens * (size_t)num_heads;
     const size_t out_bytes = heads * (size_t)width * pkv_dtype_bytes(dtype);
     status = check_state(state, out_bytes, heads * sizeof(float), "state");
+    const size_t sink_bytes = (size_t)num_heads * sizeof(float);
+    if (status == PKV_OK && (overlaps(head_sink, sink_bytes, state->out, out_bytes) ||
+                             overlaps(head_sink, sink_bytes, state->lse, heads * sizeof(float)))) {
+        status = INVALID("state lies over head_sink");
+    }
     for (size_t i = 0; status == PKV_OK && i < heads; i++) {
         const float sink = head_sink[i % (size_t)num_heads];
         if (sink == -INFINITY) {
