@@ -12,7 +12,7 @@ demo) want='gcc libc6-dev make libjemalloc-dev libxxhash-dev' ;;
 check) want='gcc libc6-dev make libjemalloc-dev libcunit1-dev libxxhash-dev' ;;
 bench) want='gcc libc6-dev make libjemalloc-dev libxxhash-dev gnuplot-nox' ;;
 ci) want='gcc g++ libc6-dev make libjemalloc-dev libcunit1-dev libxxhash-dev clang clang-format
-          libomp-dev binutils pkg-config' ;;
+          libclang-rt-dev libomp-dev binutils pkg-config' ;;
 *) echo "usage: deps.sh [demo|check|bench|ci]" >&2; exit 2 ;;
 esac
 
@@ -33,6 +33,8 @@ has() {
     libcunit1-dev) has_header CUnit/Basic.h ;;
     libxxhash-dev) has_header xxhash.h ;;
     libomp-dev) echo '#include <omp.h>' | clang -fopenmp -E - >/dev/null 2>&1 ;;
+    libclang-rt-dev) echo 'int main(void) { return 0; }' |
+        clang -fsanitize=thread -x c - -o /dev/null >/dev/null 2>&1 ;;
     binutils) command -v nm >/dev/null ;;
     gnuplot-nox) command -v gnuplot >/dev/null ;;
     *) command -v "$1" >/dev/null ;;
