@@ -452,7 +452,27 @@ static void config_is_judged(void)
     ASSERT_STATUS(PKV_OK, pkv_cache_size(&c.config, &sizes));
 }
 
+/* B7. Defaults of the prefix cache are read back as what they came to. */
+static void describe_gives_the_bounds_of_the_index(void)
+{
+    struct runtime_case c;
+    struct pkv_cache_config got;
+    prefix_init(&c);
+    c.config.max_namespaces = 0;
+    case_open(&c);
+    ASSERT_STATUS(PKV_OK, pkv_cache_describe(c.cache, &got));
+    CU_ASSERT_EQUAL(got.num_index_nodes, 2 * c.groups[0].num_blocks);
+    CU_ASSERT(got.max_namespaces > got.num_index_nodes);
+    case_close(&c);
+    prefix_init(&c);
+    case_open(&c);
+    ASSERT_STATUS(PKV_OK, pkv_cache_describe(c.cache, &got));
+    CU_ASSERT_EQUAL(got.max_namespaces, 64);
+    case_close(&c);
+}
+
 static const struct test_case cases[] = {
+    TEST(describe_gives_the_bounds_of_the_index),
     TEST(pinned_run_is_not_evicted),
     TEST(pins_end_by_the_callers_clock),
     TEST(cap_limits_what_is_pinned),

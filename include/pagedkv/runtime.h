@@ -312,8 +312,9 @@ struct pkv_batch {
  * shortage->row says how many rows joined. A required row that finds no block: PKV_NO_BLOCKS (or
  * PKV_NEVER_FITS) with *shortage, nothing changed. A sequence twice in the batch, a row past
  * max_seq_len, more rows or tokens than the bounds: PKV_INVALID_ARGUMENT. PKV_STALE_HANDLE names
- * the row. PKV_BUSY with a step open or a closed cache. An empty batch is an empty step. shortage
- * may be NULL when num_required_rows = num_rows. */
+ * the row. PKV_BUSY with a step open or a closed cache. PKV_NO_MEMORY while scratch still grows,
+ * before a block is taken. An empty batch is an empty step. shortage may be NULL when
+ * num_required_rows = num_rows. */
 PKV_API PKV_NODISCARD enum pkv_status pkv_step_begin(pkv_cache *cache,
                                                      const struct pkv_batch *batch, pkv_step *step,
                                                      struct pkv_shortage *shortage);

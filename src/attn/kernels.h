@@ -43,15 +43,15 @@ typedef void kernel_narrow(const float *x, size_t count, void *y);
 typedef void kernel_dot(const float *q, size_t q_stride, int num_queries, const void *const *keys,
                         const void *const *ahead, int num_keys, int width, float *scores);
 
-/* dot_packed may give NaN where an infinite factor meets a part that is 0 or subnormal. */
-
-/* A row of q, q_stride floats, rewritten in place as the parts that dot_packed reads. spare
- * [q_stride]. */
+/* A row of q, q_stride floats, rewritten in place as the parts that dot_packed reads; spare
+ * [q_stride]. dot_packed may give NaN where an infinite factor meets a part that is 0 or
+ * subnormal. */
 typedef void kernel_pack(float *row, size_t q_stride, float *spare);
 
 /* One tile of online softmax for one query: with m the larger of *max and the scores,
- *     scores[j] = exp(scores[j] - m),   *sum = *sum * alpha + sum of scores,   alpha = exp(*max -
- * m) and *max = m; alpha is returned. Scores up to the next multiple of PAD_LANES are overwritten
+ *     scores[j] = exp(scores[j] - m)      alpha = exp(*max - m)
+ *     *sum = *sum * alpha + sum of scores
+ * and *max = m; alpha is returned. Scores up to the next multiple of PAD_LANES are overwritten
  * with 0. *max starts at -inf, *sum at 0. All scores -inf leaves everything as it was, alpha 1.
  * A NaN among the scores makes *sum NaN for good. */
 typedef float kernel_softmax(float *scores, int num_keys, float *max, float *sum);

@@ -238,6 +238,11 @@ int32_t prefix_index_num_nodes(const struct prefix_index *index)
     return index->config.num_nodes;
 }
 
+int32_t prefix_index_max_namespaces(const struct prefix_index *index)
+{
+    return index->config.max_namespaces;
+}
+
 int32_t prefix_index_num_used(const struct prefix_index *index)
 {
     return index->num_used;

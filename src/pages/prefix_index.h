@@ -344,7 +344,9 @@ bool prefix_index_is_live(const struct prefix_index *index, struct prefix_ref no
  * PREFIX_ROOT at the end. Start with 0, go on from the answer's index + 1. */
 struct prefix_ref prefix_index_next(const struct prefix_index *index, int32_t from);
 
+/* The bounds as they are in force. */
 int32_t prefix_index_num_nodes(const struct prefix_index *index);
+int32_t prefix_index_max_namespaces(const struct prefix_index *index);
 int32_t prefix_index_num_used(const struct prefix_index *index);
 struct prefix_counters prefix_index_counters(const struct prefix_index *index);
 

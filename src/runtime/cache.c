@@ -467,8 +467,9 @@ enum pkv_status pkv_cache_describe(const pkv_cache *cache, struct pkv_cache_conf
     config->num_threads = pkv_workspace_num_threads(cache->workspace);
     config->isa = pkv_workspace_isa(cache->workspace);
     config->hooks = (struct pkv_hooks){0};
-    config->num_index_nodes =
-        cache_has_prefix(cache) ? prefix_index_num_nodes(cache->prefix.index) : 0;
+    const bool has_prefix = cache_has_prefix(cache);
+    config->num_index_nodes = has_prefix ? prefix_index_num_nodes(cache->prefix.index) : 0;
+    config->max_namespaces = has_prefix ? prefix_index_max_namespaces(cache->prefix.index) : 0;
     config->fingerprint = NULL;
     config->fingerprint_bytes = 0;
     return PKV_OK;
