@@ -67,42 +67,34 @@ VEC_INLINE vf tanh_of(vf x)
 
 /* ---- asking ahead ---------------------------------------------------------------------------- */
 
-/* Rows that will be wanted soon, asked for line by line in the order of memory: a run of cells is
- * one stream then, which the machine's own prefetcher follows, whatever order the arithmetic takes.
- */
+/* Rows that will be wanted soon, asked for in the order of memory: a run of cells is one stream
+ * then, which the machine's own prefetcher follows, whatever order the arithmetic takes. */
 typedef struct {
     const void *const *rows; /* NULL: nothing to ask for */
     int num_rows;
     int row;
     size_t row_bytes;
-    size_t at;
 } lookout;
 
 #define LINE_BYTES 64
 
-VEC_INLINE void look_ahead(lookout *ahead, size_t num_lines)
-{
-    for (size_t i = 0; i < num_lines && ahead->row < ahead->num_rows; i++) {
-        vec_prefetch((const char *)ahead->rows[ahead->row] + ahead->at);
-        ahead->at += LINE_BYTES;
-        if (ahead->at >= ahead->row_bytes) {
-            ahead->at = 0;
-            ahead->row++;
-        }
-    }
-}
-
 VEC_INLINE lookout look_at(const void *const *rows, int num_rows, size_t row_bytes)
 {
-    const lookout ahead = {rows, rows != NULL ? num_rows : 0, 0, row_bytes, 0};
+    const lookout ahead = {rows, rows != NULL ? num_rows : 0, 0, row_bytes};
     return ahead;
 }
 
-/* Lines that `vectors` vectors of the dtype fill, at least one. */
-VEC_INLINE size_t lines_of(enum pkv_dtype dtype, int vectors)
+/* Asks for the next num_rows rows, as far as there are so many. */
+VEC_INLINE void look_ahead(lookout *ahead, int num_rows)
 {
-    const size_t lines = (size_t)vectors * VEC_LANES * bytes_of(dtype) / LINE_BYTES;
-    return lines > 0 ? lines : 1;
+    const int left = ahead->num_rows - ahead->row;
+    const int end = ahead->row + (num_rows < left ? num_rows : left);
+    for (; ahead->row < end; ahead->row++) {
+        const char *row = ahead->rows[ahead->row];
+        for (size_t at = 0; at < ahead->row_bytes; at += LINE_BYTES) {
+            vec_prefetch(row + at);
+        }
+    }
 }
 
 /* ---- dot: a block of num_queries x num_keys sums ------------------------------------------- */
@@ -146,9 +138,9 @@ VEC_INLINE void dot_block(enum pkv_dtype dtype, int num_queries, int num_keys, c
     for (int n = 0; n < num_sums; n++) {
         sums[n] = vec_set(0.0f);
     }
+    look_ahead(ahead, num_keys);
     size_t c = 0;
     for (; c + VEC_LANES <= width; c += VEC_LANES) {
-        look_ahead(ahead, lines_of(dtype, num_keys));
         dot_chunk(dtype, num_queries, num_keys, q, q_stride, keys, c, VEC_LANES, sums);
     }
     if (c < width) {
@@ -248,36 +240,58 @@ typedef struct {
     size_t acc_stride;
 } weigh_job;
 
+/* Keys between two looks ahead. */
+#define WEIGH_RUN 8
+
+/* Rows that one run of keys asks for: its part of the tile, rounded up. */
+VEC_INLINE int asked_in_run(size_t width, int num_vecs)
+{
+    return (int)((WEIGH_RUN * (size_t)num_vecs * VEC_LANES + width - 1) / width);
+}
+
+/* sum[i * num_vecs + v] += p[i][j] * values[j] for a run of keys in ascending order. */
+VEC_INLINE void weigh_run(enum pkv_dtype dtype, int num_queries, int num_vecs,
+                          const void *const *values, int num_keys, const float *p, size_t first,
+                          size_t count, vf *sum)
+{
+    for (int j = 0; j < num_keys; j++) {
+        vf value[VEC_WEIGH_VECS];
+        for (int v = 0; v < num_vecs; v++) {
+            const size_t at = first + (size_t)v * VEC_LANES;
+            value[v] = load_as(dtype, values[j], at, num_vecs > 1 ? VEC_LANES : count);
+        }
+        for (int i = 0; i < num_queries; i++) {
+            const vf weight = vec_set(p[(size_t)i * TILE_KEYS + (size_t)j]);
+            for (int v = 0; v < num_vecs; v++) {
+                sum[i * num_vecs + v] = vec_fma(weight, value[v], sum[i * num_vecs + v]);
+            }
+        }
+    }
+}
+
 VEC_INLINE void weigh_block(enum pkv_dtype dtype, int num_queries, int num_vecs, int query,
                             size_t first, size_t count, lookout *ahead, const weigh_job *job)
 {
-    vf sum[VEC_WEIGH_QUERIES][VEC_WEIGH_VECS];
+    vf sum[MOST_SUMS];
     float *acc = job->acc + (size_t)query * job->acc_stride + first;
     const float *p = job->p + (size_t)query * TILE_KEYS;
     for (int i = 0; i < num_queries; i++) {
         const vf alpha = vec_set(job->alpha[query + i]);
         for (int v = 0; v < num_vecs; v++) {
             const float *from = acc + (size_t)i * job->acc_stride + (size_t)v * VEC_LANES;
-            sum[i][v] = vec_mul(vec_load(from), alpha);
+            sum[i * num_vecs + v] = vec_mul(vec_load(from), alpha);
         }
     }
-    for (int j = 0; j < job->num_keys; j++) {
-        vf value[VEC_WEIGH_VECS];
-        for (int v = 0; v < num_vecs; v++) {
-            const size_t at = first + (size_t)v * VEC_LANES;
-            value[v] = load_as(dtype, job->values[j], at, num_vecs > 1 ? VEC_LANES : count);
-        }
-        look_ahead(ahead, lines_of(dtype, num_vecs));
-        for (int i = 0; i < num_queries; i++) {
-            const vf weight = vec_set(p[(size_t)i * TILE_KEYS + (size_t)j]);
-            for (int v = 0; v < num_vecs; v++) {
-                sum[i][v] = vec_fma(weight, value[v], sum[i][v]);
-            }
-        }
+    for (int begin = 0; begin < job->num_keys; begin += WEIGH_RUN) {
+        const int left = job->num_keys - begin;
+        look_ahead(ahead, asked_in_run(job->width, num_vecs));
+        weigh_run(dtype, num_queries, num_vecs, job->values + begin,
+                  left < WEIGH_RUN ? left : WEIGH_RUN, p + begin, first, count, sum);
     }
     for (int i = 0; i < num_queries; i++) {
         for (int v = 0; v < num_vecs; v++) {
-            vec_store(acc + (size_t)i * job->acc_stride + (size_t)v * VEC_LANES, sum[i][v]);
+            vec_store(acc + (size_t)i * job->acc_stride + (size_t)v * VEC_LANES,
+                      sum[i * num_vecs + v]);
         }
     }
 }
