@@ -184,10 +184,11 @@ static double exp_error(const struct kernels *kernels, double low)
         float scores[TILE_KEYS];
         float max = 0;
         float sum = 0;
+        float alpha;
         for (int j = 0; j < TILE_KEYS; j++) {
             x[j] = scores[j] = (float)(low * (tile * TILE_KEYS + j) / (1 << 20));
         }
-        kernels->softmax(scores, TILE_KEYS, &max, &sum);
+        kernels->softmax(scores, 1, TILE_KEYS, 1.0f, &max, &sum, &alpha);
         for (int j = 0; j < TILE_KEYS; j++) {
             const double want = exp((double)x[j]);
             largest = fmax(largest, fabs((double)scores[j] - want) / want);

@@ -48,15 +48,18 @@ typedef void kernel_dot(const float *q, size_t q_stride, int num_queries, const 
  * subnormal. */
 typedef void kernel_pack(float *row, size_t q_stride, float *spare);
 
-/* One tile of online softmax for one query: with m the larger of *max and the scores,
- *     scores[j] = exp(scores[j] - m)      alpha = exp(*max - m)
- *     *sum = *sum * alpha + sum of scores
- * and *max = m; alpha is returned. Scores up to the next multiple of PAD_LANES are overwritten
- * with 0. *max starts at -inf, *sum at 0. All scores -inf leaves everything as it was, alpha 1.
- * A NaN among the scores makes *sum NaN for good. */
-typedef float kernel_softmax(float *scores, int num_keys, float *max, float *sum);
+/* One tile of online softmax for each of num_queries queries, scores [num_queries][TILE_KEYS]: with
+ * s[j] = scores[j] * scale and m the larger of *max and all s[j],
+ *     scores[j] = exp(s[j] - m)      *alpha = exp(*max - m)
+ *     *sum = *sum * *alpha + sum of scores
+ * and *max = m. Scores up to the next multiple of PAD_LANES are overwritten with 0. *max starts at
+ * -inf, *sum at 0. All s[j] -inf leaves max and sum as they were, alpha 1. A NaN among them makes
+ * *sum NaN for good. */
+typedef void kernel_softmax(float *scores, int num_queries, int num_keys, float scale, float *max,
+                            float *sum, float *alpha);
 
-/* acc[i][c] = acc[i][c] * alpha[i] + sum over j of p[i][j] * values[j][c].
+/* acc[i][c] = acc[i][c] * alpha[i] + sum over j of p[i][j] * values[j][c], in units of the values'
+ * dtype.
  * p [num_queries][TILE_KEYS]; acc [num_queries][acc_stride]. */
 typedef void kernel_weigh(const float *p, const float *alpha, int num_queries,
                           const void *const *values, const void *const *ahead, int num_keys,

@@ -370,6 +370,17 @@ static void weigh_e4m3(const float *p, const float *alpha, int num_queries,
 
 /* ---- softmax ------------------------------------------------------------------------------- */
 
+/* Queries whose chains of dependent operations overlap. */
+#define SOFTMAX_QUERIES 4
+
+typedef struct {
+    int num_keys;
+    float scale;
+    float *max;
+    float *sum;
+    float *alpha;
+} softmax_job;
+
 /* No score above -inf: weights of 0, and the state as it was. The vector maximum passes over NaN,
  * so it may still be there: then the state is NaN from here on. */
 static float softmax_of_nothing(float *scores, size_t num_keys, float *max, float *sum)
@@ -385,31 +396,103 @@ static float softmax_of_nothing(float *scores, size_t num_keys, float *max, floa
     return factor;
 }
 
-static float softmax_tile(float *scores, int num_keys, float *max, float *sum)
+/* exp(max - new_max), which is exactly 1 for most tiles: the maximum is found early. */
+VEC_INLINE float decay_of(float max, float new_max)
 {
-    const size_t end = padded((size_t)num_keys);
-    for (size_t j = (size_t)num_keys; j < end; j++) {
+    float alpha[VEC_LANES];
+    if (max == new_max) {
+        return 1.0f;
+    }
+    vec_store(alpha, exp_of(vec_set(max - new_max)));
+    return alpha[0];
+}
+
+/* The largest of max and one query's num_keys scores, a multiple of VEC_LANES, times scale. */
+VEC_INLINE float largest_of(const float *scores, size_t num_keys, float scale, float max)
+{
+    vf largest = vec_set(max);
+    for (size_t j = 0; j < num_keys; j += VEC_LANES) {
+        largest = vec_max(vec_mul(vec_load(scores + j), vec_set(scale)), largest);
+    }
+    return vec_max_lane(largest);
+}
+
+/* num_queries from `query` on against num_keys, a multiple of VEC_LANES; both constants in the
+ * usual case. */
+VEC_INLINE void softmax_block(int num_queries, size_t num_keys, float *scores, float scale,
+                              const float *new_max, int query, const softmax_job *job)
+{
+    vf total[SOFTMAX_QUERIES];
+    for (int i = 0; i < num_queries; i++) {
+        total[i] = vec_set(0.0f);
+    }
+    for (size_t j = 0; j < num_keys; j += VEC_LANES) {
+        for (int i = 0; i < num_queries; i++) {
+            float *at = scores + (size_t)i * TILE_KEYS + j;
+            const vf score = vec_mul(vec_load(at), vec_set(scale));
+            const vf p = exp_of(vec_sub(score, vec_set(new_max[i])));
+            vec_store(at, p);
+            total[i] = vec_add(total[i], p);
+        }
+    }
+    for (int i = 0; i < num_queries; i++) {
+        const float alpha = decay_of(job->max[query + i], new_max[i]);
+        job->sum[query + i] = job->sum[query + i] * alpha + vec_sum(total[i]);
+        job->max[query + i] = new_max[i];
+        job->alpha[query + i] = alpha;
+    }
+}
+
+/* One query and any number of keys: scaled first, then padded with -inf. */
+static void softmax_any(float *scores, int query, const softmax_job *job)
+{
+    const size_t num_keys = (size_t)job->num_keys, end = padded(num_keys);
+    for (size_t j = 0; j < num_keys; j++) {
+        scores[j] *= job->scale;
+    }
+    for (size_t j = num_keys; j < end; j++) {
         scores[j] = -INFINITY;
     }
-    vf largest = vec_set(*max);
-    for (size_t j = 0; j < end; j += VEC_LANES) {
-        largest = vec_max(vec_load(scores + j), largest);
-    }
-    const float new_max = vec_max_lane(largest);
+    const float new_max = largest_of(scores, end, 1.0f, job->max[query]);
     if (new_max == -INFINITY) { /* exp(-inf - -inf) must not be asked for */
-        return softmax_of_nothing(scores, (size_t)num_keys, max, sum);
+        job->alpha[query] =
+            softmax_of_nothing(scores, num_keys, &job->max[query], &job->sum[query]);
+    } else {
+        softmax_block(1, end, scores, 1.0f, &new_max, query, job);
     }
-    vf total = vec_set(0.0f);
-    for (size_t j = 0; j < end; j += VEC_LANES) {
-        const vf p = exp_of(vec_sub(vec_load(scores + j), vec_set(new_max)));
-        vec_store(scores + j, p);
-        total = vec_add(total, p);
+}
+
+/* num_queries, a constant, against a whole tile, if each of them has seen a key by then. */
+VEC_INLINE bool softmax_whole(int num_queries, float *scores, int query, const softmax_job *job)
+{
+    float new_max[SOFTMAX_QUERIES];
+    bool is_seen = true;
+    for (int i = 0; i < num_queries; i++) {
+        new_max[i] =
+            largest_of(scores + (size_t)i * TILE_KEYS, TILE_KEYS, job->scale, job->max[query + i]);
+        is_seen = is_seen && new_max[i] != -INFINITY;
     }
-    float alpha[VEC_LANES];
-    vec_store(alpha, exp_of(vec_set(*max - new_max)));
-    *sum = *sum * alpha[0] + vec_sum(total);
-    *max = new_max;
-    return alpha[0];
+    if (is_seen) {
+        softmax_block(num_queries, TILE_KEYS, scores, job->scale, new_max, query, job);
+    }
+    return is_seen;
+}
+
+static void softmax_tile(float *scores, int num_queries, int num_keys, float scale, float *max,
+                         float *sum, float *alpha)
+{
+    const softmax_job job = {num_keys, scale, max, sum, alpha};
+    int i = 0;
+    while (num_keys == TILE_KEYS && i + SOFTMAX_QUERIES <= num_queries &&
+           softmax_whole(SOFTMAX_QUERIES, scores + (size_t)i * TILE_KEYS, i, &job)) {
+        i += SOFTMAX_QUERIES;
+    }
+    for (; i < num_queries; i++) {
+        float *row = scores + (size_t)i * TILE_KEYS;
+        if (num_keys != TILE_KEYS || !softmax_whole(1, row, i, &job)) {
+            softmax_any(row, i, &job);
+        }
+    }
 }
 
 /* ---- element by element -------------------------------------------------------------------- */

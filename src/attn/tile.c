@@ -148,6 +148,21 @@ static struct operands stage(const struct run *run, int rows, const struct tile 
     return o;
 }
 
+/* What may stand between a score and its softmax: scale, cap, bias. */
+static void adjust_scores(const struct run *run, size_t num_rows, size_t count, const float *bias,
+                          float *scores)
+{
+    for (size_t r = 0; r < num_rows; r++, scores += TILE_KEYS) {
+        run->kernels->scale(scores, count, run->logit_scale);
+        if (run->constants->softcap > 0.0f) {
+            run->kernels->softcap(scores, count, run->constants->softcap);
+        }
+        for (size_t j = 0; bias != NULL && j < count; j++) {
+            scores[j] += bias[j];
+        }
+    }
+}
+
 void tile_attend(const struct run *run, size_t num_rows, const struct tile *tile,
                  const struct tile *ahead, const float *bias, const struct scratch *s)
 {
@@ -156,20 +171,15 @@ void tile_attend(const struct run *run, size_t num_rows, const struct tile *tile
     const int rows = (int)num_rows;
     struct tile staged;
     const struct operands o = stage(run, rows, tile, ahead, s, &staged);
-    float *scores = s->scores;
     kernel_dot *dot = run->packed_parts > 0 ? kernels->dot_packed[run->packed_parts - 1]
                                             : kernels->dot[o.k_dtype];
-    dot(s->q, s->q_stride, rows, o.keys, o.keys_ahead, tile->count, shape->k_width, scores);
-    for (size_t r = 0; r < num_rows; r++, scores += TILE_KEYS) {
-        kernels->scale(scores, (size_t)tile->count, run->logit_scale);
-        if (run->constants->softcap > 0.0f) {
-            kernels->softcap(scores, (size_t)tile->count, run->constants->softcap);
-        }
-        for (int32_t j = 0; bias != NULL && j < tile->count; j++) {
-            scores[j] += bias[j];
-        }
-        s->alpha[r] = kernels->softmax(scores, tile->count, &s->max[r], &s->sum[r]);
+    dot(s->q, s->q_stride, rows, o.keys, o.keys_ahead, tile->count, shape->k_width, s->scores);
+    float scale = run->logit_scale;
+    if (run->constants->softcap > 0.0f || bias != NULL) {
+        adjust_scores(run, num_rows, (size_t)tile->count, bias, s->scores);
+        scale = 1.0f;
     }
+    kernels->softmax(s->scores, rows, tile->count, scale, s->max, s->sum, s->alpha);
     kernels->weigh[o.v_dtype](s->scores, s->alpha, rows, o.values, o.values_ahead, tile->count,
                               shape->v_width, s->acc, s->acc_stride);
 }

@@ -25,7 +25,7 @@ struct bench {
     const void *rows[TILE_KEYS];
     float x[COUNT * 2], y[COUNT * 2], q[MOST_QUERIES * WIDTH], packed[MOST_QUERIES * WIDTH];
     float acc[MOST_QUERIES * WIDTH], scores[MOST_QUERIES * TILE_KEYS], alpha[MOST_QUERIES];
-    float max, sum;
+    float max[MOST_QUERIES], sum[MOST_QUERIES];
 };
 
 /* dtypes is a set of bits, one line each. */
@@ -57,11 +57,12 @@ static void run_softcap(struct bench *b)
     b->kernels->softcap(b->x, COUNT, 1e6f); /* changes little however often */
 }
 
-/* Tile after tile: the maximum stays, weights become scores again, near 0. */
+/* Tiles after tiles: the maxima stay, weights become scores again, near 0. */
 static void run_softmax(struct bench *b)
 {
-    for (int i = 0; i < COUNT / TILE_KEYS; i++) {
-        b->kernels->softmax(b->x + i * TILE_KEYS, TILE_KEYS, &b->max, &b->sum);
+    for (int i = 0; i < COUNT / TILE_KEYS; i += b->queries) {
+        b->kernels->softmax(b->x + i * TILE_KEYS, b->queries, TILE_KEYS, 1.0f, b->max, b->sum,
+                            b->alpha);
     }
 }
 
@@ -104,7 +105,8 @@ static const struct bench_case cases[] = {
     {"narrow", run_narrow, FLOAT_DTYPES, 0, false},
     {"scale", run_scale, 1u << PKV_F32, 0, false},
     {"softcap", run_softcap, 1u << PKV_F32, 0, false},
-    {"softmax", run_softmax, 1u << PKV_F32, 0, false},
+    {"softmax, 1 query", run_softmax, 1u << PKV_F32, 1, false},
+    {"softmax, 8 queries", run_softmax, 1u << PKV_F32, 8, false},
     {"dot, 1 query", run_dot, EVERY_DTYPE, 1, false},
     {"dot, 8 queries", run_dot, EVERY_DTYPE, 8, false},
     {"pack", run_pack, 1u << PKV_F32, 0, true},
@@ -169,8 +171,6 @@ static void reset(struct bench *b, enum pkv_dtype stored, uint64_t seed)
     memset(b->y, 0, sizeof b->y);
     memset(b->acc, 0, sizeof b->acc);
     memset(b->packed, 0, sizeof b->packed);
-    b->max = 1.0f;
-    b->sum = 0.0f;
     for (size_t i = 0; i < TILE_KEYS * WIDTH; i++) {
         ref_store(stored, b->x, i, random_unit(&random));
         b->q[i] = (float)random_unit(&random);
@@ -180,16 +180,24 @@ static void reset(struct bench *b, enum pkv_dtype stored, uint64_t seed)
     }
     for (size_t i = 0; i < MOST_QUERIES; i++) {
         b->alpha[i] = 0.5f;
+        b->max[i] = 1.0f;
+        b->sum[i] = 0.0f;
     }
     for (size_t j = 0; j < TILE_KEYS; j++) {
         b->rows[j] = (const char *)b->x + j * WIDTH * element;
     }
 }
 
+/* Dot and weigh do; the others work on COUNT elements. */
+static bool reads_rows(const struct bench_case *c)
+{
+    return c->queries > 0 && c->run != run_softmax;
+}
+
 static double bytes_of(const struct bench *b, const struct bench_case *c)
 {
     const double element = (double)pkv_dtype_bytes(b->dtype);
-    if (c->queries > 0) {
+    if (reads_rows(c)) {
         return TILE_KEYS * WIDTH * element;
     }
     return COUNT * (element + 4.0);
@@ -198,7 +206,7 @@ static double bytes_of(const struct bench *b, const struct bench_case *c)
 static void print_line(const struct bench *b, const struct bench_case *c, struct timing t,
                        double scalar)
 {
-    const double elements = c->queries > 0 ? (double)c->queries * TILE_KEYS * WIDTH : COUNT;
+    const double elements = reads_rows(c) ? (double)c->queries * TILE_KEYS * WIDTH : COUNT;
     char ratio[32] = "-";
     if (scalar > 0) {
         snprintf(ratio, sizeof ratio, "%.2f", scalar / t.median);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * softmax.c: one tile of online softmax, and softcap. With u = UNIT the bounds are
+ * softmax.c: one tile of online softmax of one and of several queries, and softcap. With u = UNIT
+ * the bounds are
  *
  *   weight   (3 + |score - m|) u of itself: the difference is rounded once, which the exponential
  *            turns into a relative error; exp itself is reduced exactly but for one rounding of
@@ -138,6 +139,18 @@ static void mask_scores(struct tile *tile, enum masks mask, struct test_random *
     }
 }
 
+static float random_scale(struct test_random *random)
+{
+    static const float scales[] = {1.0f, 0.0883883461f, -1.0f, 0.0f, 1e-30f, 8.0f};
+    return scales[random_u64(random) % (sizeof scales / sizeof scales[0])];
+}
+
+static void soften(struct check *check, struct tile *tile, float scale)
+{
+    check->kernels->softmax(tile->scores, 1, check->shape.keys, scale, &tile->to.max, &tile->to.sum,
+                            &tile->alpha);
+}
+
 static void run_tile(struct check *check, enum values values, enum masks mask)
 {
     struct tile tile = {.num_keys = (size_t)check->shape.keys};
@@ -145,11 +158,45 @@ static void run_tile(struct check *check, enum values values, enum masks mask)
     tile.scores = guarded_place(&check->output, 0, bytes, sizeof(float), check->shape.place);
     values_take(PKV_F32, values, &check->random, tile.num_keys, tile.scores);
     mask_scores(&tile, mask, &check->random);
-    memcpy(tile.before, tile.scores, tile.num_keys * sizeof(float));
+    const float scale = random_scale(&check->random);
+    for (size_t j = 0; j < tile.num_keys; j++) {
+        tile.before[j] = tile.scores[j] * scale;
+    }
     tile.from = tile.to = random_state(&check->random);
-    tile.alpha =
-        check->kernels->softmax(tile.scores, check->shape.keys, &tile.to.max, &tile.to.sum);
+    soften(check, &tile, scale);
     check_tile(check, &tile);
+}
+
+/* Several queries in one call, some of which may not see a key: each has the bits it has alone. */
+static void run_batch(struct check *check, int queries)
+{
+    static float scores[MOST_QUERIES * TILE_KEYS];
+    struct tile tiles[MOST_QUERIES];
+    float max[MOST_QUERIES], sum[MOST_QUERIES], alpha[MOST_QUERIES];
+    const size_t keys = (size_t)check->shape.keys;
+    const float scale = random_scale(&check->random);
+    for (size_t i = 0; i < (size_t)queries; i++) {
+        struct tile *tile = &tiles[i];
+        tile->num_keys = keys;
+        tile->scores = tile->before;
+        values_take(PKV_F32, VALUES_UNIFORM, &check->random, keys, tile->scores);
+        mask_scores(tile, (enum masks)random_between(&check->random, 0, NUM_MASKS - 1),
+                    &check->random);
+        memcpy(scores + i * TILE_KEYS, tile->scores, keys * sizeof(float));
+        tile->to = random_state(&check->random);
+        max[i] = tile->to.max;
+        sum[i] = tile->to.sum;
+        soften(check, tile, scale);
+    }
+    check->kernels->softmax(scores, queries, check->shape.keys, scale, max, sum, alpha);
+    for (size_t i = 0; i < (size_t)queries; i++) {
+        check_bits(check, "max", i, 0, max[i], tiles[i].to.max);
+        check_bits(check, "sum", i, 0, sum[i], tiles[i].to.sum);
+        check_bits(check, "alpha", i, 0, alpha[i], tiles[i].alpha);
+        for (size_t j = 0; j < padded(keys); j++) {
+            check_bits(check, "weight", i, j, scores[i * TILE_KEYS + j], tiles[i].scores[j]);
+        }
+    }
 }
 
 /* The next tile after one with NaN, of usual scores or of minus infinity alone. */
@@ -159,8 +206,9 @@ static void run_after_nan(struct check *check, struct state state, enum masks ma
     struct tile tile = {.scores = scores, .num_keys = (size_t)check->shape.keys};
     values_take(PKV_F32, VALUES_UNIFORM, &check->random, tile.num_keys, scores);
     mask_scores(&tile, mask, &check->random);
-    check->kernels->softmax(scores, check->shape.keys, &state.max, &state.sum);
-    check_value(check, "sum of the tile after NaN", 0, 0, state.sum, (double)NAN, 0);
+    tile.to = state;
+    soften(check, &tile, 1.0f);
+    check_value(check, "sum of the tile after NaN", 0, 0, tile.to.sum, (double)NAN, 0);
 }
 
 /* NaN among scores that are minus infinity, first tile: it must not pass for a masked key, nor be
@@ -174,8 +222,7 @@ static void run_lone_nan(struct check *check, size_t at)
     tile.scores[at] = NAN;
     memcpy(tile.before, tile.scores, tile.num_keys * sizeof(float));
     tile.to = tile.from;
-    tile.alpha =
-        check->kernels->softmax(tile.scores, check->shape.keys, &tile.to.max, &tile.to.sum);
+    soften(check, &tile, 1.0f);
     check_tile(check, &tile);
     run_after_nan(check, tile.to, MASK_NONE);
     run_after_nan(check, tile.to, MASK_ALL);
@@ -202,6 +249,10 @@ void check_softmax(struct check *check)
             run_tile(check, values, mask);
         }
         run_lone_nans(check, keys);
+        for (int queries = 1; queries <= 10; queries++) {
+            check->shape = (struct shape){queries, keys, -1, PLACE_ENDS, "a batch"};
+            run_batch(check, queries);
+        }
     }
 }
 
