@@ -183,10 +183,15 @@ VEC_INLINE float vec_max_lane(vf x)
     return _mm512_reduce_max_ps(x);
 }
 
+/* Folding pairs vectors up: of two operands to be added, each lane's stand in one vector or the
+ * other, so a blend, which any unit can do, spares every second shuffle. Addition commutes, so the
+ * side a lane comes from does not show in the bits. */
+
 /* [a + a's upper half | b + b's upper half], eight lanes each */
 VEC_INLINE vf vec_fold8(vf a, vf b)
 {
-    return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
+    const vf near = _mm512_mask_blend_ps(0xff00, a, b);
+    return _mm512_add_ps(near, _mm512_shuffle_f32x4(a, b, 0x4e));
 }
 
 /* four vectors of [a | b] to the four lanes of each: [a | b | c | d] */
@@ -195,13 +200,19 @@ VEC_INLINE vf vec_fold4(vf ab, vf cd)
     return _mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xdd));
 }
 
+/* Per 128-bit lane: [a0 + a2, a1 + a3, b0 + b2, b1 + b3] */
+VEC_INLINE vf vec_fold2(vf a, vf b)
+{
+    const vf near = _mm512_mask_blend_ps(0xcccc, a, b);
+    return _mm512_add_ps(near, _mm512_shuffle_ps(a, b, 0x4e));
+}
+
 /* Four vectors whose 128-bit lanes await their last two foldings, + 2 and + 1: lane l of the result
  * is [x0 | x1 | x2 | x3], the sum of lane l of each. */
 VEC_INLINE vf vec_fold1(vf x0, vf x1, vf x2, vf x3)
 {
-    const vf x01 = _mm512_add_ps(_mm512_unpacklo_ps(x0, x1), _mm512_unpackhi_ps(x0, x1));
-    const vf x23 = _mm512_add_ps(_mm512_unpacklo_ps(x2, x3), _mm512_unpackhi_ps(x2, x3));
-    return _mm512_add_ps(_mm512_shuffle_ps(x01, x23, 0x44), _mm512_shuffle_ps(x01, x23, 0xee));
+    const vf x01 = vec_fold2(x0, x1), x23 = vec_fold2(x2, x3);
+    return _mm512_add_ps(_mm512_shuffle_ps(x01, x23, 0x88), _mm512_shuffle_ps(x01, x23, 0xdd));
 }
 
 VEC_INLINE vf vec_sum16(const vf *x)
