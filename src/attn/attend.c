@@ -191,6 +191,7 @@ static void write_query(const struct run *run, size_t token, int32_t head, int32
     const bool v_in_k = run->plan->shape.v_in_k;
     const float *scales = v_in_k ? c->k_scale : c->v_scale;
     const int32_t num_scales = v_in_k ? c->k_scale_count : c->v_scale_count;
+    factor *= unit_of(run->v_dtype);
     run->kernels->scale(total, width,
                         scales != NULL && num_scales == 1 ? factor * scales[0] : factor);
     if (scales != NULL && num_scales > 1) {

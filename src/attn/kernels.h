@@ -31,13 +31,24 @@ static inline size_t padded(size_t channels)
     return (channels + PAD_LANES - 1) / PAD_LANES * PAD_LANES;
 }
 
-/* y[i] = x[i], exactly; x of the dtype that the entry stands for. x and y do not overlap. */
+/* Every kernel reads e4m3 as its value over 2^8, which is what its bits are as f16: a product a
+ * vector less, and exact. Whoever uses the sums multiplies them by this. */
+#define E4M3_UNIT 256.0f
+
+static inline float unit_of(enum pkv_dtype dtype)
+{
+    return dtype == PKV_E4M3 ? E4M3_UNIT : 1.0f;
+}
+
+/* y[i] = x[i] / unit_of(dtype), exactly; x of the dtype that the entry stands for. x and y do not
+ * overlap. */
 typedef void kernel_widen(const void *x, size_t count, float *y);
 
 /* y[i] = x[i] rounded to nearest even; NaN stays NaN. */
 typedef void kernel_narrow(const float *x, size_t count, void *y);
 
-/* scores[i][j] = dot(q[i], keys[j]) over width channels, for i < num_queries, j < num_keys.
+/* scores[i][j] = dot(q[i], keys[j]) over width channels, for i < num_queries, j < num_keys, in units
+ * of the keys' dtype.
  * q [num_queries][q_stride]; scores [num_queries][TILE_KEYS]. ahead[j], when ahead is not NULL, is
  * a row that will be wanted soon. */
 typedef void kernel_dot(const float *q, size_t q_stride, int num_queries, const void *const *keys,

@@ -101,6 +101,11 @@ VEC_INLINE void look_ahead(lookout *ahead, int num_rows)
 
 #define MOST_SUMS 16
 
+/* Blocks of twice the queries and half the keys (vectors of channels) convert half as often. They
+ * pay where converting is dear, which is e4m3. */
+#define WIDE_QUERIES (2 * VEC_DOT_QUERIES)
+#define WIDE_REST (VEC_DOT_KEYS / 2)
+
 typedef struct {
     const float *q;
     size_t q_stride;
@@ -186,6 +191,7 @@ VEC_INLINE int dot_blocks(enum pkv_dtype dtype, int num_queries, int num_keys, i
 VEC_INLINE void dot_as(enum pkv_dtype dtype, int num_queries, const dot_job *job)
 {
     int i = 0;
+    i = dtype == PKV_E4M3 ? dot_blocks(dtype, WIDE_QUERIES, WIDE_REST, i, num_queries, job) : i;
     i = dot_blocks(dtype, VEC_DOT_QUERIES, VEC_DOT_KEYS, i, num_queries, job);
     i = VEC_DOT_QUERIES > 3 ? dot_blocks(dtype, 3, VEC_DOT_KEYS, i, num_queries, job) : i;
     i = VEC_DOT_QUERIES > 2 ? dot_blocks(dtype, 2, VEC_DOT_KEYS, i, num_queries, job) : i;
@@ -322,6 +328,7 @@ VEC_INLINE int weigh_blocks(enum pkv_dtype dtype, int num_queries, int num_vecs,
 VEC_INLINE void weigh_as(enum pkv_dtype dtype, int num_queries, const weigh_job *job)
 {
     int i = 0;
+    i = dtype == PKV_E4M3 ? weigh_blocks(dtype, WIDE_QUERIES, WIDE_REST, i, num_queries, job) : i;
     i = weigh_blocks(dtype, VEC_WEIGH_QUERIES, VEC_WEIGH_VECS, i, num_queries, job);
     i = VEC_WEIGH_QUERIES > 3 ? weigh_blocks(dtype, 3, VEC_WEIGH_VECS, i, num_queries, job) : i;
     i = VEC_WEIGH_QUERIES > 2 ? weigh_blocks(dtype, 2, VEC_WEIGH_VECS, i, num_queries, job) : i;

@@ -17,7 +17,7 @@ struct run {
     int32_t group;                              /* query heads of a KV head in this layer */
     enum pkv_dtype v_dtype;                     /* of the stored values: the keys' with v_in_k */
     int packed_parts;                           /* of q; 0: the dot products take it as f32 */
-    float logit_scale;                          /* q_scale, and k_scale when it is one number */
+    float logit_scale;                          /* q_scale, K's unit, and k_scale if one number */
 };
 
 /* Where cell `cell` of block `block`, KV head `head`, lies. */

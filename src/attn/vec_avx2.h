@@ -197,7 +197,7 @@ VEC_INLINE vf vec_load_int8(const void *p, size_t count)
 }
 
 /* As f16 the seven low bits, moved up by seven, are the value over 2^8, subnormals included; the
- * one NaN pattern of e4m3 would be 480. */
+ * one NaN pattern of e4m3 would be 480 / 2^8. */
 VEC_INLINE vf vec_load_e4m3(const void *p, size_t count)
 {
     const __m128i wide = _mm_cvtepu8_epi16(vec_load_bytes(p, count));
@@ -206,7 +206,7 @@ VEC_INLINE vf vec_load_e4m3(const void *p, size_t count)
     const __m128i nan = _mm_cmpeq_epi16(low, _mm_set1_epi16(0x7f));
     const __m128i half = _mm_or_si128(sign, _mm_slli_epi16(low, 7));
     const __m128i marked = _mm_or_si128(half, _mm_and_si128(nan, _mm_set1_epi16(0x7e00)));
-    return _mm256_mul_ps(_mm256_cvtph_ps(marked), _mm256_set1_ps(256.0f));
+    return _mm256_cvtph_ps(marked);
 }
 
 /* Asks for the line in the second-level cache. */

@@ -161,15 +161,15 @@ VEC_INLINE vf vec_load_int8(const void *p, size_t count)
 }
 
 /* As f16 the seven low bits, moved up by seven, are the value over 2^8, subnormals included. The
- * one NaN pattern of e4m3 would be 480: it is told by its seven bits being all set. */
+ * one NaN pattern of e4m3 would be 480 / 2^8: it is told by its seven bits being all set. */
 VEC_INLINE vf vec_load_e4m3(const void *p, size_t count)
 {
-    const __m256i wide = _mm256_cvtepi8_epi16(vec_load_bytes(p, count));
-    const __m256i half = _mm256_and_si256(_mm256_slli_epi16(wide, 7), _mm256_set1_epi16(-0x4080));
-    const __m256i others = _mm256_or_si256(half, _mm256_set1_epi16(-0x3f81));
-    const __mmask16 nan = _mm256_cmpeq_epi16_mask(others, _mm256_set1_epi16(-1));
-    const __m256i marked = _mm256_mask_mov_epi16(half, nan, _mm256_set1_epi16(0x7e00));
-    return _mm512_mul_ps(_mm512_cvtph_ps(marked), _mm512_set1_ps(256.0f));
+    const __m128i bytes = vec_load_bytes(p, count);
+    const __m128i others = _mm_or_si128(bytes, _mm_set1_epi8(-128));
+    const __mmask16 number = _mm_cmpneq_epi8_mask(others, _mm_set1_epi8(-1));
+    const __m256i wide = _mm256_slli_epi16(_mm256_cvtepi8_epi16(bytes), 7);
+    const __m256i half = _mm256_and_si256(wide, _mm256_set1_epi16(-0x4080));
+    return _mm512_mask_cvtph_ps(_mm512_set1_ps(NAN), number, half);
 }
 
 /* Asks for the line in the second-level cache. */

@@ -254,12 +254,12 @@ VEC_INLINE vf vec_load_int8(const void *p, size_t count)
 }
 
 /* As f16 the seven low bits, moved up by seven, are the value over 2^8, subnormals included; the
- * one NaN pattern of e4m3 would be 480. */
+ * one NaN pattern of e4m3 would be 480 / 2^8. */
 VEC_INLINE float vec_from_e4m3(uint8_t byte)
 {
     const uint16_t low = byte & 0x7f;
     const uint16_t half = (uint16_t)((byte & 0x80) << 8 | (low == 0x7f ? 0x7e00 : low << 7));
-    return vec_from_f16(half) * 256.0f;
+    return vec_from_f16(half);
 }
 
 VEC_INLINE vf vec_load_e4m3(const void *p, size_t count)

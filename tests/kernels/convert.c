@@ -44,7 +44,8 @@ static void widen_all(struct check *check, size_t run)
                                             wide + i);
     }
     for (size_t i = 0; i < count && !check->failed; i++) {
-        check_bits(check, "y", 0, i, wide[i], (float)ref_load(check->dtype, codes, i));
+        const double value = ref_load(check->dtype, codes, i);
+        check_bits(check, "y", 0, i, wide[i], (float)value / unit_of(check->dtype));
     }
 }
 
