@@ -47,7 +47,8 @@ static void take_ceilings(struct bench *bench)
            1e-9 * samples_min(&read), 1e-9 * samples_max(&read));
     printf("f32 FMA peak %7.1f GFLOP/s (%.1f .. %.1f)\n", 1e-9 * samples_median(&fma),
            1e-9 * samples_min(&fma), 1e-9 * samples_max(&fma));
-    printf("limit: share of max(bytes / read, flops / FMA); best: fastest run, highest ceilings\n");
+    printf("limit: share of max(bytes / read, flops / FMA); best: fastest run, highest ceilings\n"
+           "walk, of it: a read of the same blocks in the tables' order, and the share with it\n");
 }
 
 /* Lets the options change the case; false when it is then not to be run. */
@@ -106,12 +107,15 @@ static void take_turn(struct bench *bench, struct layer *layer, struct turns *tu
     const double read = bytes / limits_read(bench->threads, layer->pages, layer->pages_bytes);
     const double fma = limits_fma(bench->threads);
     bench->highest.fma = fma > bench->highest.fma ? fma : bench->highest.fma;
+    const double walk = (double)(layer->num_runs * layer->run_bytes) / layer_read(layer);
     samples_add(&turns->plan, seconds_of(layer_plan, layer));
     const double time = seconds_of(layer_run, layer);
     samples_add(&turns->read, read);
     samples_add(&turns->fma, fma);
     samples_add(&turns->time, time);
     samples_add(&turns->limit, report_limit(&layer->spec, read, fma) / time);
+    samples_add(&turns->walk, walk);
+    samples_add(&turns->share, report_limit(&layer->spec, walk, fma) / time);
 }
 
 static void run_group(struct bench *bench, struct group *group)

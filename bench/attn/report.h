@@ -16,6 +16,8 @@ struct turns {
     struct samples read;  /* bytes a second of a read of the case's pages */
     struct samples fma;   /* operations a second */
     struct samples limit; /* share of the limit that the run reached, 0 .. 1 */
+    struct samples walk;  /* bytes a second of a read in the tables' order */
+    struct samples share; /* of the limit with that rate in place of the stream's */
 };
 
 /* The highest ceilings that the whole program has seen, any memory for the first. */

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "alloc/mem.h"
+#include "limits.h"
 #include "measure.h"
 #include "numbers.h"
 
@@ -112,6 +113,68 @@ static void fill_lengths(struct layer *layer)
     }
 }
 
+/* ---- the cache as the tables order it ------------------------------------------------------- */
+
+enum { TILE = 64, RUN_UNIT = 256 };
+
+/* K or V of blocks [begin, end) of a row, whole. Shared ones are the first row's. */
+static void add_blocks(struct layer *layer, const char *side, int32_t row, int32_t begin,
+                       int32_t end)
+{
+    const int32_t max_blocks = max_blocks_of(&layer->spec);
+    for (int32_t b = begin; b < end && b < max_blocks; b++) {
+        const int32_t id = layer->table[row * max_blocks + b];
+        if (id >= 0 && (row == 0 || !block_is_shared(&layer->spec, b))) {
+            layer->runs[layer->num_runs++] = side + (size_t)id * layer->run_bytes;
+        }
+    }
+}
+
+/* K or V of one tile of a cache row, head by head. */
+static void add_strips(struct layer *layer, const char *side, int32_t row, int32_t tile)
+{
+    const struct layer_spec *spec = &layer->spec;
+    const size_t cell = (size_t)spec->width * pkv_dtype_bytes(spec->cache);
+    for (int32_t head = 0; head < spec->kv_heads; head++) {
+        const size_t strip = (size_t)(layer->slots[row] * spec->kv_heads + head);
+        layer->runs[layer->num_runs++] =
+            side + (strip * (size_t)spec->keys + (size_t)tile * TILE) * cell;
+    }
+}
+
+/* Only whole tiles of cache rows; run_bytes a multiple of RUN_UNIT, down from what a run has. */
+static void fill_runs(struct layer *layer)
+{
+    const struct layer_spec *spec = &layer->spec;
+    const bool paged = spec->block_size > 0;
+    const size_t cell = (size_t)spec->width * pkv_dtype_bytes(spec->cache);
+    const size_t cells = paged ? (size_t)spec->block_size * (size_t)spec->kv_heads : (size_t)TILE;
+    const int32_t step = paged ? (TILE + spec->block_size - 1) / spec->block_size : 1;
+    const int32_t steps = paged ? max_blocks_of(spec) : spec->keys / TILE;
+    const size_t most = 2 * (size_t)spec->rows * (size_t)steps;
+    layer->run_bytes = cells * cell / RUN_UNIT * RUN_UNIT;
+    layer->runs = measure_calloc(most * (paged ? 1 : (size_t)spec->kv_heads), sizeof(char *));
+    for (int32_t row = 0; row < spec->rows; row++) {
+        for (int32_t at = 0; at < steps; at += step) {
+            for (int side = 0; side < 2; side++) {
+                const char *memory = layer->pages + (side == 0 ? 0 : side_bytes(spec));
+                if (paged) {
+                    add_blocks(layer, memory, row, at, at + step);
+                } else {
+                    add_strips(layer, memory, row, at);
+                }
+            }
+        }
+    }
+}
+
+double layer_read(const struct layer *layer)
+{
+    return limits_read_runs(layer->spec.threads, layer->runs, layer->num_runs, layer->run_bytes);
+}
+
+/* ---- making one ---------------------------------------------------------------------------- */
+
 static char *activations(size_t count, enum pkv_dtype dtype, uint64_t seed)
 {
     char *memory = measure_calloc(count, pkv_dtype_bytes(dtype));
@@ -147,6 +210,7 @@ static void create_memory(struct layer *layer)
     } else {
         shuffle(layer->slots, spec->rows, 7);
     }
+    fill_runs(layer);
 }
 
 /* Cosines and sines of every position, as a model of base 10000 has them, and gains of one. */
@@ -261,7 +325,7 @@ void layer_destroy(struct layer *layer)
     mem_unmap(&no_hooks, layer->pages, layer->pages_bytes);
     void *const arrays[] = {layer->q,    layer->k,     layer->v,          layer->out,
                             layer->lens, layer->table, layer->cu_seqlens, layer->slots,
-                            layer->sink, layer->rope,  layer->gain};
+                            layer->sink, layer->rope,  layer->gain,       (void *)layer->runs};
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
         free(arrays[i]);
     }

@@ -40,6 +40,8 @@ struct layer {
     float *rope, *gain, *sink;
     float scale;
     int64_t kept_prefix;
+    const char **runs; /* the cache as the tables order it */
+    size_t num_runs, run_bytes;
     struct pkv_gqa_args args;
     pkv_workspace *workspace;
     pkv_plan *plan;
@@ -55,6 +57,11 @@ void layer_destroy(struct layer *layer);
 /* One step's plan, and one run by it. */
 void layer_plan(struct layer *layer);
 void layer_run(struct layer *layer);
+
+/* Seconds in which the threads read what one run must read, in the order in which a row's keys
+ * stand: K of four blocks, then V of the same; of cache rows 64 cells of a head at a time. No reader
+ * of whole blocks can be faster than that by much. */
+double layer_read(const struct layer *layer);
 
 /* The place of key (value) `position` of a row. */
 const void *layer_key(const struct layer *layer, int32_t row, int32_t head, int32_t position);
