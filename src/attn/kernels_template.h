@@ -506,9 +506,12 @@ static void softmax_tile(float *scores, int num_queries, int num_keys, float sca
 
 static void scale_floats(float *x, size_t count, float factor)
 {
-    for (size_t i = 0; i < count; i += VEC_LANES) {
-        const vf scaled = vec_mul(vec_load_f32(x + i, count - i), vec_set(factor));
-        vec_store_f32(x + i, scaled, count - i);
+    size_t i = 0;
+    for (; i + VEC_LANES <= count; i += VEC_LANES) {
+        vec_store(x + i, vec_mul(vec_load(x + i), vec_set(factor)));
+    }
+    if (i < count) {
+        vec_store_f32(x + i, vec_mul(vec_load_f32(x + i, count - i), vec_set(factor)), count - i);
     }
 }
 
@@ -525,32 +528,36 @@ static void widen_f32(const void *x, size_t count, float *y)
     memcpy(y, x, count * sizeof y[0]);
 }
 
+/* Whole vectors first: a store of part of one is dear. */
+VEC_INLINE void widen_as(enum pkv_dtype dtype, const void *x, size_t count, float *y)
+{
+    size_t i = 0;
+    for (; i + VEC_LANES <= count; i += VEC_LANES) {
+        vec_store(y + i, load_as(dtype, x, i, VEC_LANES));
+    }
+    if (i < count) {
+        vec_store_f32(y + i, load_as(dtype, x, i, count - i), count - i);
+    }
+}
+
 static void widen_f16(const void *x, size_t count, float *y)
 {
-    for (size_t i = 0; i < count; i += VEC_LANES) {
-        vec_store_f32(y + i, vec_load_f16((const uint16_t *)x + i, count - i), count - i);
-    }
+    widen_as(PKV_F16, x, count, y);
 }
 
 static void widen_bf16(const void *x, size_t count, float *y)
 {
-    for (size_t i = 0; i < count; i += VEC_LANES) {
-        vec_store_f32(y + i, vec_load_bf16((const uint16_t *)x + i, count - i), count - i);
-    }
+    widen_as(PKV_BF16, x, count, y);
 }
 
 static void widen_int8(const void *x, size_t count, float *y)
 {
-    for (size_t i = 0; i < count; i += VEC_LANES) {
-        vec_store_f32(y + i, vec_load_int8((const int8_t *)x + i, count - i), count - i);
-    }
+    widen_as(PKV_INT8, x, count, y);
 }
 
 static void widen_e4m3(const void *x, size_t count, float *y)
 {
-    for (size_t i = 0; i < count; i += VEC_LANES) {
-        vec_store_f32(y + i, vec_load_e4m3((const uint8_t *)x + i, count - i), count - i);
-    }
+    widen_as(PKV_E4M3, x, count, y);
 }
 
 static void narrow_f32(const float *x, size_t count, void *y)

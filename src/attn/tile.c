@@ -8,7 +8,7 @@
 
 /* From how many query rows on a tile is converted to f32 once, instead of in every register block.
  * e4m3 is dear to convert and pays as soon as there is more than a wide block. */
-#define STAGE_QUERY_ROWS 16
+#define STAGE_QUERY_ROWS 64
 #define STAGE_E4M3_ROWS 9
 
 struct scratch scratch_carve(const struct gqa_shape *shape, size_t rows, float *memory)
