@@ -116,8 +116,8 @@ static void the_view_lists_the_copies_of_the_step(void)
     ASSERT_STATUS(PKV_OK, case_begin(&c, &step, 2));
     ASSERT_STATUS(PKV_OK, pkv_step_view(c.cache, step.handle, 0, &view));
     CU_ASSERT_EQUAL_FATAL(view.num_copies, 1);
-    const int32_t *of_parent = view.block_tables + view.table_rows[0] * view.table_stride;
-    const int32_t *of_child = view.block_tables + view.table_rows[1] * view.table_stride;
+    const int32_t *of_parent = view.block_tables + (size_t)view.table_rows[0] * view.table_stride;
+    const int32_t *of_child = view.block_tables + (size_t)view.table_rows[1] * view.table_stride;
     CU_ASSERT_EQUAL(memcmp(of_parent, shared, sizeof shared), 0);
     CU_ASSERT_EQUAL(memcmp(of_child, shared, 2 * sizeof *shared), 0);
     CU_ASSERT_EQUAL(view.copies[0].src, shared[2]);

@@ -418,7 +418,7 @@ static void check_tables(struct model *m, const struct case_step *step, int32_t 
     ASSERT_STATUS(PKV_OK, pkv_step_view(m->c.cache, step->handle, group, &view));
     for (int32_t i = 0; i < step->num_rows; i++) {
         const struct entry *e = (const struct entry *)(const void *)step->rows[i].seq;
-        const int32_t *table = view.block_tables + view.table_rows[i] * view.table_stride;
+        const int32_t *table = view.block_tables + (size_t)view.table_rows[i] * view.table_stride;
         const int32_t end = blocks_of(m, group, e->seq.length);
         has_reserved = has_reserved || e->was_admitted;
         for (int32_t b = 0; b < view.max_blocks; b++) {

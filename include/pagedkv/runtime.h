@@ -377,8 +377,8 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_step_abort(pkv_cache *cache, pkv_step 
 
 /* A group's side of the open step in plain integers: for another kernel, a worker process, a
  * debugger. Everything is constant until commit or abort and belongs to the cache. Row i of the
- * batch has the block table block_tables + table_rows[i] * table_stride (paged; continuous: cache
- * row slot_ids[i]), tokens cu_seqlens_q[i] .. cu_seqlens_q[i + 1], and keys kv_lens[i] after its
+ * batch has the block table block_tables + (size_t)table_rows[i] * table_stride (paged;
+ * continuous: cache row slot_ids[i]), tokens cu_seqlens_q[i] .. cu_seqlens_q[i + 1], and keys kv_lens[i] after its
  * append, which starts at kv_lens[i] - q_len. Before a layer's append, copies[0..num_copies) are
  * carried out on its pages. */
 struct pkv_step_view {
@@ -386,7 +386,7 @@ struct pkv_step_view {
     int32_t num_tokens;
     const int32_t *block_tables;
     const int32_t *table_rows;
-    int32_t table_stride;
+    size_t table_stride; /* in entries */
     int32_t max_blocks;
     const int32_t *slot_ids;
     const int32_t *cu_seqlens_q;

@@ -115,8 +115,9 @@ static bool cut_spans(pkv_workspace *workspace, pkv_plan *plan, const struct vis
     return true;
 }
 
-/* One block of queries as units of about the cost limit, of as many heads and spans each; when its
- * spans are cut, or others share some of them, a fold as well. */
+/* One block of queries: units of all spans when they cost less than the limit and nobody shares
+ * any; otherwise units of about the limit, and a fold when that makes more than one, or others have
+ * shared before. */
 static bool split_block(pkv_workspace *workspace, pkv_plan *plan, int32_t row_idx, int32_t q0)
 {
     const struct gqa_row *row = (const struct gqa_row *)plan->rows.memory + row_idx;
@@ -124,24 +125,26 @@ static bool split_block(pkv_workspace *workspace, pkv_plan *plan, int32_t row_id
     const int32_t q1 = block_end(plan, row, q0);
     const struct visible seen = visible_to(row, &plan->shape, q0, q1);
     const int64_t rows = (int64_t)(q1 - q0) * plan_group(plan);
-    const int64_t span_keys = min_i32(visible_count(&seen, 0, seen.end), SPAN_KEYS);
+    const int32_t keys = visible_count(&seen, 0, seen.end);
     struct unit unit = {
         .row = row_idx,
         .q0 = q0,
         .q1 = q1,
-        .num_heads = plan_heads(plan, rows, span_keys * rows),
+        .num_heads = plan_heads(plan, rows, min_i32(keys, SPAN_KEYS) * rows),
         .span0 = visible_span(&seen, share->num_spans),
         .partial = plan->num_partials,
     };
+    const int64_t cost = keys * rows * unit.num_heads;
+    if (share->first_source < 0 && cost < plan->cost_limit) {
+        unit.partial = -1;
+        unit.span1 = visible_num_spans(&seen);
+        unit.cost = cost;
+        return plan_push_units(workspace, plan, unit);
+    }
     const int32_t first_unit = plan->num_units;
     int32_t partials = 0;
     if (!cut_spans(workspace, plan, &seen, unit, &partials)) {
         return false;
-    }
-    if (plan->num_units == first_unit) { /* no key at all: units that write zeros */
-        unit.partial = -1;
-        unit.span0 = 0;
-        return plan_push_units(workspace, plan, unit);
     }
     const int32_t num_cuts =
         (plan->num_units - first_unit) / (plan->shape.kv_heads / unit.num_heads);

@@ -104,7 +104,9 @@ static size_t module_bytes(const struct pkv_cache_config *config, const struct c
 static bool table_bytes_of(const struct pkv_cache_config *config, const struct config_group *group,
                            size_t *bytes)
 {
-    return checked_mul((size_t)config->max_seqs, (size_t)group->max_blocks, bytes) &&
+    const size_t stride =
+        group->max_blocks > 0 ? config_row_stride(group->max_blocks, sizeof(int32_t)) : 0;
+    return checked_mul((size_t)config->max_seqs, stride, bytes) &&
            checked_mul(*bytes, sizeof(int32_t), bytes);
 }
 
@@ -276,6 +278,7 @@ static enum pkv_status build_tables(pkv_cache *cache, struct group *group,
         return refuse(PKV_NO_MEMORY, "no memory for %zu bytes of block tables", bytes);
     }
     group->table_bytes = bytes;
+    group->table_stride = config_row_stride(group->max_blocks, sizeof(int32_t));
     for (int32_t i = 0; i < group->config->num_blocks; i++) {
         group->blocks[i].writer = NO_SEQ;
     }

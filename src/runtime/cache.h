@@ -111,7 +111,8 @@ struct group {
     pkv_pages *pages;
     pkv_pool *pool;
     pkv_slots *slots;
-    int32_t *tables; /* [max_seqs][max_blocks], reserved address space; rows of live sequences */
+    int32_t *tables; /* [max_seqs][table_stride], reserved address space; rows of live sequences */
+    size_t table_stride; /* of which max_blocks are entries */
     size_t table_bytes;
     struct pkv_kv_view first_view; /* of the first layer that owns pages */
     size_t layer_stride_bytes;     /* from there to the next one's */
@@ -244,8 +245,10 @@ struct events {
 struct prefix_cache {
     struct prefix_index *index;
     int32_t block_size;
-    int32_t *tokens; /* [max_seqs][max_seq_len], reserved address space */
-    uint64_t *extra; /* likewise */
+    int32_t *tokens; /* [max_seqs][token_stride], reserved address space; max_seq_len are used */
+    uint64_t *extra; /* [max_seqs][extra_stride], likewise */
+    size_t token_stride;
+    size_t extra_stride;
     size_t token_bytes;
     size_t extra_bytes;
     struct prefix_ref *matched;    /* [max_blocks], of the call at hand */

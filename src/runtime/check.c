@@ -168,7 +168,7 @@ static int32_t check_published(pkv_cache *cache, int32_t seq)
         return broken + report(cache, "a newest node", -1, seq, prefix->newest.index);
     }
     const int32_t *tokens = prefix_index_tokens(cache->prefix.index, prefix->newest);
-    const int32_t *own = cache->prefix.tokens + (size_t)seq * (size_t)cache->config.max_seq_len;
+    const int32_t *own = cache->prefix.tokens + (size_t)seq * cache->prefix.token_stride;
     if (node != NULL && memcmp(own + (size_t)node->depth * (size_t)block_size, tokens,
                                (size_t)block_size * sizeof *own) != 0) {
         broken += report(cache, "tokens of a newest node", -1, seq, prefix->newest.index);

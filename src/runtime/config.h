@@ -31,6 +31,14 @@ struct config_group {
     int32_t max_blocks; /* entries of one block table; 0 for continuous rows */
 };
 
+/* The distance between rows of [rows][count] entries, in entries: an odd number of cache lines, or
+ * the same entry of many rows would compete for one set of the processor's caches. */
+static inline size_t config_row_stride(int32_t count, size_t entry_bytes)
+{
+    const size_t entries_per_line = 64 / entry_bytes;
+    return (((size_t)count + entries_per_line - 1) / entries_per_line | 1) * entries_per_line;
+}
+
 /* Refuses what a cache may not be, naming the field. */
 enum pkv_status config_check(const struct pkv_cache_config *config);
 

@@ -21,12 +21,12 @@
 
 static int32_t *tokens_of(const pkv_cache *cache, int32_t index)
 {
-    return cache->prefix.tokens + (size_t)index * (size_t)cache->config.max_seq_len;
+    return cache->prefix.tokens + (size_t)index * cache->prefix.token_stride;
 }
 
 static uint64_t *extra_of(const pkv_cache *cache, int32_t index)
 {
-    return cache->prefix.extra + (size_t)index * (size_t)cache->config.max_seq_len;
+    return cache->prefix.extra + (size_t)index * cache->prefix.extra_stride;
 }
 
 enum pkv_status prefix_require(const pkv_cache *cache)

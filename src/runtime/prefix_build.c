@@ -6,6 +6,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "pages/prefix_hash.h"
+#include "runtime/config.h"
 #include "runtime/events.h"
 #include "runtime/prefix.h"
 #include "runtime/sequence.h"
@@ -85,9 +86,12 @@ static struct prefix_config index_config(const struct pkv_cache_config *config)
     };
 }
 
-static bool token_bytes_of(const struct pkv_cache_config *config, size_t *bytes)
+/* Bytes of one entry of entry_bytes for every token of every sequence. */
+static bool token_bytes_of(const struct pkv_cache_config *config, size_t entry_bytes, size_t *bytes)
 {
-    return checked_mul((size_t)config->max_seqs, (size_t)config->max_seq_len, bytes);
+    const size_t stride = config_row_stride(config->max_seq_len, entry_bytes);
+    return checked_mul((size_t)config->max_seqs, stride, bytes) &&
+           checked_mul(*bytes, entry_bytes, bytes);
 }
 
 enum pkv_status prefix_size_of(const struct pkv_cache_config *config, const int32_t *num_blocks,
@@ -109,9 +113,10 @@ enum pkv_status prefix_size_of(const struct pkv_cache_config *config, const int3
         return status;
     }
     size_t tokens = 0;
+    size_t extra = 0;
     const bool fits =
-        token_bytes_of(config, &tokens) &&
-        checked_mul(tokens, sizeof(int32_t) + sizeof(uint64_t), &tokens) &&
+        token_bytes_of(config, sizeof(int32_t), &tokens) &&
+        token_bytes_of(config, sizeof(uint64_t), &extra) && checked_add(tokens, extra, &tokens) &&
         checked_add(tokens, of_index.mapped_bytes, &tokens) &&
         checked_add(sizes->table_bytes, tokens, &sizes->table_bytes) &&
         checked_add(sizes->metadata_bytes, of_index.metadata_bytes, &sizes->metadata_bytes);
@@ -121,18 +126,22 @@ enum pkv_status prefix_size_of(const struct pkv_cache_config *config, const int3
 static enum pkv_status map_tokens(pkv_cache *cache)
 {
     struct prefix_cache *prefix = &cache->prefix;
-    size_t count = 0;
-    size_t bytes = 0;
-    if (!token_bytes_of(&cache->config, &count) || !checked_mul(count, sizeof(uint64_t), &bytes)) {
+    const int32_t max_seq_len = cache->config.max_seq_len;
+    size_t tokens = 0;
+    size_t extra = 0;
+    if (!token_bytes_of(&cache->config, sizeof(int32_t), &tokens) ||
+        !token_bytes_of(&cache->config, sizeof(uint64_t), &extra)) {
         return refuse(PKV_INVALID_ARGUMENT, "the sequences' tokens overflow size_t");
     }
-    prefix->token_bytes = count * sizeof(int32_t);
-    prefix->tokens = mem_map(&cache->mem.routed, prefix->token_bytes);
-    prefix->extra_bytes = bytes;
-    prefix->extra = mem_map(&cache->mem.routed, prefix->extra_bytes);
+    prefix->token_stride = config_row_stride(max_seq_len, sizeof(int32_t));
+    prefix->token_bytes = tokens;
+    prefix->tokens = mem_map(&cache->mem.routed, tokens);
+    prefix->extra_stride = config_row_stride(max_seq_len, sizeof(uint64_t));
+    prefix->extra_bytes = extra;
+    prefix->extra = mem_map(&cache->mem.routed, extra);
     return prefix->tokens != NULL && prefix->extra != NULL
                ? PKV_OK
-               : refuse(PKV_NO_MEMORY, "no memory for %zu bytes of tokens", 3 * bytes / 2);
+               : refuse(PKV_NO_MEMORY, "no memory for %zu bytes of tokens", tokens + extra);
 }
 
 enum pkv_status prefix_build(pkv_cache *cache)

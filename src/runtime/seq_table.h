@@ -9,7 +9,7 @@
 
 static inline int32_t *seq_table_entries(const struct group *group, int32_t seq)
 {
-    return group->tables + (size_t)seq * (size_t)group->max_blocks;
+    return group->tables + (size_t)seq * group->table_stride;
 }
 
 /* An empty table. O(max_blocks). */

@@ -676,7 +676,7 @@ static struct pkv_step_view view_of(const pkv_cache *cache, int32_t g)
         .num_tokens = step->num_tokens,
         .block_tables = group->tables,
         .table_rows = is_paged ? step->seqs : NULL,
-        .table_stride = group->max_blocks,
+        .table_stride = group->table_stride,
         .max_blocks = group->max_blocks,
         .slot_ids = is_paged ? NULL : group->slot_ids,
         .cu_seqlens_q = step->cu_seqlens,

@@ -404,7 +404,8 @@ static void copy_cells(const struct layer_run *run, const struct pkv_page_copy *
 static void fill_table(const struct pkv_step_view *view, int32_t *table)
 {
     for (int32_t i = 0; i < view->num_rows; i++) {
-        const int32_t *entries = view->block_tables + view->table_rows[i] * view->table_stride;
+        const int32_t *entries =
+            view->block_tables + (size_t)view->table_rows[i] * view->table_stride;
         const bool is_idle = view->cu_seqlens_q[i] == view->cu_seqlens_q[i + 1];
         for (int32_t block = 0; block < view->max_blocks; block++) {
             *table++ = is_idle ? -1 : entries[block];

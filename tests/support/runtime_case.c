@@ -701,7 +701,7 @@ void case_table(struct runtime_case *c, struct case_seq *seq, int32_t group, int
     if (view.block_tables == NULL || view.table_rows == NULL || view.max_blocks < n) {
         CU_FAIL_FATAL("the view has no table of this size");
     }
-    memcpy(table, view.block_tables + view.table_rows[0] * view.table_stride,
+    memcpy(table, view.block_tables + (size_t)view.table_rows[0] * view.table_stride,
            (size_t)n * sizeof *table);
     case_abort(c, &step);
 }
