@@ -17,7 +17,7 @@ PKV_WEAK extern void *mallocx(size_t size, int flags);
 PKV_WEAK extern void sdallocx(void *memory, size_t size, int flags);
 
 enum { POOL_BLOCKS = 65536, PAIRS = 20000, TURNS = 21 };
-enum { WARM_STEPS = 4, STEPS = 48 };
+enum { WARM_STEPS = 4, STEPS = 48, TABLE_COLUMNS = 8192, SHORT_KEYS = 64 };
 enum { MAX_THREADS = 8, SEQ_PAIRS = 20000 };
 
 /* Seconds a pair. */
@@ -137,6 +137,43 @@ static void bench_step(int32_t max_seq_len, bool prefix_cache)
     server_close(&server);
 }
 
+/* Attending to few keys, so that what it costs beside them can be seen: with a short table and with
+ * one of TABLE_COLUMNS, in turns. The plan is paid at begin, so both should take the same. */
+static void bench_attend(void)
+{
+    static const int32_t columns[] = {SHORT_KEYS / BLOCK_SIZE + 4, TABLE_COLUMNS};
+    struct server servers[2];
+    pkv_seq seqs[2][ROWS];
+    struct samples times[2] = {{0}}, ratios = {0};
+    for (int i = 0; i < 2; i++) {
+        server_init(&servers[i], ROWS, columns[i] * BLOCK_SIZE, ROWS * columns[0]);
+        server_open(&servers[i]);
+        for (int32_t row = 0; row < ROWS; row++) {
+            seqs[i][row] = server_seq(&servers[i]);
+            server_write(&servers[i], seqs[i][row], servers[i].token_ids, 0, SHORT_KEYS);
+        }
+    }
+    for (int turn = 0; turn < WARM_STEPS + STEPS; turn++) {
+        double now[2];
+        for (int i = 0; i < 2; i++) {
+            now[i] = server_step(&servers[i], seqs[i], NULL, servers[i].token_ids, ROWS).attend;
+        }
+        for (int i = 0; turn >= WARM_STEPS && i < 2; i++) {
+            samples_add(&times[i], now[i]);
+        }
+        if (turn >= WARM_STEPS) {
+            samples_add(&ratios, now[1] / now[0]);
+        }
+    }
+    printf("attend, a layer of %d rows x %d keys, %d table columns %8.1f us, %d columns %.1f us, "
+           "ratio %.2f\n",
+           ROWS, SHORT_KEYS, columns[0], 1e6 * samples_median(&times[0]), columns[1],
+           1e6 * samples_median(&times[1]), samples_median(&ratios));
+    for (int i = 0; i < 2; i++) {
+        server_close(&servers[i]);
+    }
+}
+
 /* ---- sequences ----------------------------------------------------------------------------- */
 
 struct requester {
@@ -200,8 +237,9 @@ static void bench_steps(void)
 {
     bench_step(KEYS + 64, false);
     bench_step(KEYS + 64, true);
-    bench_step(8192 * BLOCK_SIZE, false);
-    bench_step(8192 * BLOCK_SIZE, true);
+    bench_step(TABLE_COLUMNS * BLOCK_SIZE, false);
+    bench_step(TABLE_COLUMNS * BLOCK_SIZE, true);
+    bench_attend();
 }
 
 static void bench_threads(void)
