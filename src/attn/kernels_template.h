@@ -5,6 +5,8 @@
  * and includes this file. The order of operations is stated in kernels.h; register blocks change
  * how many sums are in flight, never the order within one. */
 
+#include "attn/vec_ahead.h"
+
 /* What load_as and the blocks below are specialised by: a constant after inlining. */
 VEC_INLINE vf load_as(enum pkv_dtype dtype, const void *row, size_t first, size_t count)
 {
@@ -65,38 +67,6 @@ VEC_INLINE vf tanh_of(vf x)
     return vec_copysign(vec_if_less(size, vec_set(0.5f), small, large), x);
 }
 
-/* ---- asking ahead ---------------------------------------------------------------------------- */
-
-/* Rows that will be wanted soon, asked for in the order of memory: a run of cells is one stream
- * then, which the machine's own prefetcher follows, whatever order the arithmetic takes. */
-typedef struct {
-    const void *const *rows; /* NULL: nothing to ask for */
-    int num_rows;
-    int row;
-    size_t row_bytes;
-} lookout;
-
-#define LINE_BYTES 64
-
-VEC_INLINE lookout look_at(const void *const *rows, int num_rows, size_t row_bytes)
-{
-    const lookout ahead = {rows, rows != NULL ? num_rows : 0, 0, row_bytes};
-    return ahead;
-}
-
-/* Asks for the next num_rows rows, as far as there are so many. */
-VEC_INLINE void look_ahead(lookout *ahead, int num_rows)
-{
-    const int left = ahead->num_rows - ahead->row;
-    const int end = ahead->row + (num_rows < left ? num_rows : left);
-    for (; ahead->row < end; ahead->row++) {
-        const char *row = ahead->rows[ahead->row];
-        for (size_t at = 0; at < ahead->row_bytes; at += LINE_BYTES) {
-            vec_prefetch(row + at);
-        }
-    }
-}
-
 /* ---- dot: a block of num_queries x num_keys sums ------------------------------------------- */
 
 #define MOST_SUMS 16
@@ -110,7 +80,6 @@ typedef struct {
     const float *q;
     size_t q_stride;
     const void *const *keys;
-    const void *const *ahead;
     int num_keys;
     size_t width;
     float *scores;
@@ -143,7 +112,7 @@ VEC_INLINE void dot_block(enum pkv_dtype dtype, int num_queries, int num_keys, c
     for (int n = 0; n < num_sums; n++) {
         sums[n] = vec_set(0.0f);
     }
-    look_ahead(ahead, num_keys);
+    look_ahead(ahead);
     size_t c = 0;
     for (; c + VEC_LANES <= width; c += VEC_LANES) {
         dot_chunk(dtype, num_queries, num_keys, q, q_stride, keys, c, VEC_LANES, sums);
@@ -167,70 +136,78 @@ VEC_INLINE void dot_block(enum pkv_dtype dtype, int num_queries, int num_keys, c
 /* All queries against the tile by blocks of num_queries x num_keys, constants; what keys are left
  * over go one by one. Returns the first query that is left over. */
 VEC_INLINE int dot_blocks(enum pkv_dtype dtype, int num_queries, int num_keys, int first_query,
-                          int end_query, const dot_job *job)
+                          int end_query, lookout *ahead, const dot_job *job)
 {
     int i = first_query;
     for (; i + num_queries <= end_query; i += num_queries) {
         const float *q = job->q + (size_t)i * job->q_stride;
         float *scores = job->scores + (size_t)i * TILE_KEYS;
-        lookout ahead =
-            look_at(i == 0 ? job->ahead : NULL, job->num_keys, job->width * bytes_of(dtype));
         int j = 0;
         for (; j + num_keys <= job->num_keys; j += num_keys) {
-            dot_block(dtype, num_queries, num_keys, q, job->q_stride, job->keys + j, &ahead,
+            dot_block(dtype, num_queries, num_keys, q, job->q_stride, job->keys + j, ahead,
                       job->width, scores + j);
         }
         for (; j < job->num_keys; j++) {
-            dot_block(dtype, num_queries, 1, q, job->q_stride, job->keys + j, &ahead, job->width,
+            dot_block(dtype, num_queries, 1, q, job->q_stride, job->keys + j, ahead, job->width,
                       scores + j);
         }
     }
     return i;
 }
 
-VEC_INLINE void dot_as(enum pkv_dtype dtype, int num_queries, const dot_job *job)
+VEC_INLINE void dot_as(enum pkv_dtype dtype, int num_queries, const void *const *rows_ahead,
+                       const dot_job *job)
 {
+    const int blocks = (num_queries + VEC_DOT_QUERIES - 1) / VEC_DOT_QUERIES *
+                       ((job->num_keys + VEC_DOT_KEYS - 1) / VEC_DOT_KEYS);
+    lookout ahead = look_at(rows_ahead, job->num_keys, job->width * bytes_of(dtype), blocks);
     int i = 0;
-    i = dtype == PKV_E4M3 ? dot_blocks(dtype, WIDE_QUERIES, WIDE_REST, i, num_queries, job) : i;
-    i = dot_blocks(dtype, VEC_DOT_QUERIES, VEC_DOT_KEYS, i, num_queries, job);
-    i = VEC_DOT_QUERIES > 3 ? dot_blocks(dtype, 3, VEC_DOT_KEYS, i, num_queries, job) : i;
-    i = VEC_DOT_QUERIES > 2 ? dot_blocks(dtype, 2, VEC_DOT_KEYS, i, num_queries, job) : i;
-    dot_blocks(dtype, 1, VEC_DOT_KEYS, i, num_queries, job);
+    if (dtype == PKV_E4M3) {
+        i = dot_blocks(dtype, WIDE_QUERIES, WIDE_REST, i, num_queries, &ahead, job);
+    }
+    i = dot_blocks(dtype, VEC_DOT_QUERIES, VEC_DOT_KEYS, i, num_queries, &ahead, job);
+    if (VEC_DOT_QUERIES > 3) {
+        i = dot_blocks(dtype, 3, VEC_DOT_KEYS, i, num_queries, &ahead, job);
+    }
+    if (VEC_DOT_QUERIES > 2) {
+        i = dot_blocks(dtype, 2, VEC_DOT_KEYS, i, num_queries, &ahead, job);
+    }
+    dot_blocks(dtype, 1, VEC_DOT_KEYS, i, num_queries, &ahead, job);
 }
 
 static void dot_f32(const float *q, size_t q_stride, int num_queries, const void *const *keys,
                     const void *const *ahead, int num_keys, int width, float *scores)
 {
-    const dot_job job = {q, q_stride, keys, ahead, num_keys, (size_t)width, scores};
-    dot_as(PKV_F32, num_queries, &job);
+    const dot_job job = {q, q_stride, keys, num_keys, (size_t)width, scores};
+    dot_as(PKV_F32, num_queries, ahead, &job);
 }
 
 static void dot_f16(const float *q, size_t q_stride, int num_queries, const void *const *keys,
                     const void *const *ahead, int num_keys, int width, float *scores)
 {
-    const dot_job job = {q, q_stride, keys, ahead, num_keys, (size_t)width, scores};
-    dot_as(PKV_F16, num_queries, &job);
+    const dot_job job = {q, q_stride, keys, num_keys, (size_t)width, scores};
+    dot_as(PKV_F16, num_queries, ahead, &job);
 }
 
 static void dot_bf16(const float *q, size_t q_stride, int num_queries, const void *const *keys,
                      const void *const *ahead, int num_keys, int width, float *scores)
 {
-    const dot_job job = {q, q_stride, keys, ahead, num_keys, (size_t)width, scores};
-    dot_as(PKV_BF16, num_queries, &job);
+    const dot_job job = {q, q_stride, keys, num_keys, (size_t)width, scores};
+    dot_as(PKV_BF16, num_queries, ahead, &job);
 }
 
 static void dot_int8(const float *q, size_t q_stride, int num_queries, const void *const *keys,
                      const void *const *ahead, int num_keys, int width, float *scores)
 {
-    const dot_job job = {q, q_stride, keys, ahead, num_keys, (size_t)width, scores};
-    dot_as(PKV_INT8, num_queries, &job);
+    const dot_job job = {q, q_stride, keys, num_keys, (size_t)width, scores};
+    dot_as(PKV_INT8, num_queries, ahead, &job);
 }
 
 static void dot_e4m3(const float *q, size_t q_stride, int num_queries, const void *const *keys,
                      const void *const *ahead, int num_keys, int width, float *scores)
 {
-    const dot_job job = {q, q_stride, keys, ahead, num_keys, (size_t)width, scores};
-    dot_as(PKV_E4M3, num_queries, &job);
+    const dot_job job = {q, q_stride, keys, num_keys, (size_t)width, scores};
+    dot_as(PKV_E4M3, num_queries, ahead, &job);
 }
 
 /* ---- weigh: a block of num_queries x num_vecs vectors of channels -------------------------- */
@@ -239,7 +216,6 @@ typedef struct {
     const float *p;
     const float *alpha;
     const void *const *values;
-    const void *const *ahead;
     int num_keys;
     size_t width;
     float *acc;
@@ -248,12 +224,6 @@ typedef struct {
 
 /* Keys between two looks ahead. */
 #define WEIGH_RUN 8
-
-/* Rows that one run of keys asks for: its part of the tile, rounded up. */
-VEC_INLINE int asked_in_run(size_t width, int num_vecs)
-{
-    return (int)((WEIGH_RUN * (size_t)num_vecs * VEC_LANES + width - 1) / width);
-}
 
 /* sum[i * num_vecs + v] += p[i][j] * values[j] for a run of keys in ascending order. */
 VEC_INLINE void weigh_run(enum pkv_dtype dtype, int num_queries, int num_vecs,
@@ -290,7 +260,7 @@ VEC_INLINE void weigh_block(enum pkv_dtype dtype, int num_queries, int num_vecs,
     }
     for (int begin = 0; begin < job->num_keys; begin += WEIGH_RUN) {
         const int left = job->num_keys - begin;
-        look_ahead(ahead, asked_in_run(job->width, num_vecs));
+        look_ahead(ahead);
         weigh_run(dtype, num_queries, num_vecs, job->values + begin,
                   left < WEIGH_RUN ? left : WEIGH_RUN, p + begin, first, count, sum);
     }
@@ -305,74 +275,84 @@ VEC_INLINE void weigh_block(enum pkv_dtype dtype, int num_queries, int num_vecs,
 /* Queries from first_query on by blocks of num_queries x num_vecs, constants, over all channels.
  * Returns the first query that is left over. */
 VEC_INLINE int weigh_blocks(enum pkv_dtype dtype, int num_queries, int num_vecs, int first_query,
-                            int end_query, const weigh_job *job)
+                            int end_query, lookout *ahead, const weigh_job *job)
 {
     const size_t block = (size_t)num_vecs * VEC_LANES;
     int i = first_query;
     for (; i + num_queries <= end_query; i += num_queries) {
-        lookout ahead =
-            look_at(i == 0 ? job->ahead : NULL, job->num_keys, job->width * bytes_of(dtype));
         size_t c = 0;
         for (; c + block <= job->width; c += block) {
-            weigh_block(dtype, num_queries, num_vecs, i, c, block, &ahead, job);
+            weigh_block(dtype, num_queries, num_vecs, i, c, block, ahead, job);
         }
         for (; c < job->width; c += VEC_LANES) {
             const size_t left = job->width - c;
-            weigh_block(dtype, num_queries, 1, i, c, left < VEC_LANES ? left : VEC_LANES, &ahead,
+            weigh_block(dtype, num_queries, 1, i, c, left < VEC_LANES ? left : VEC_LANES, ahead,
                         job);
         }
     }
     return i;
 }
 
-VEC_INLINE void weigh_as(enum pkv_dtype dtype, int num_queries, const weigh_job *job)
+VEC_INLINE void weigh_as(enum pkv_dtype dtype, int num_queries, const void *const *rows_ahead,
+                         const weigh_job *job)
 {
+    const size_t width = VEC_WEIGH_VECS * VEC_LANES;
+    const int blocks = (num_queries + VEC_WEIGH_QUERIES - 1) / VEC_WEIGH_QUERIES *
+                       (int)((job->width + width - 1) / width) *
+                       ((job->num_keys + WEIGH_RUN - 1) / WEIGH_RUN);
+    lookout ahead = look_at(rows_ahead, job->num_keys, job->width * bytes_of(dtype), blocks);
     int i = 0;
-    i = dtype == PKV_E4M3 ? weigh_blocks(dtype, WIDE_QUERIES, WIDE_REST, i, num_queries, job) : i;
-    i = weigh_blocks(dtype, VEC_WEIGH_QUERIES, VEC_WEIGH_VECS, i, num_queries, job);
-    i = VEC_WEIGH_QUERIES > 3 ? weigh_blocks(dtype, 3, VEC_WEIGH_VECS, i, num_queries, job) : i;
-    i = VEC_WEIGH_QUERIES > 2 ? weigh_blocks(dtype, 2, VEC_WEIGH_VECS, i, num_queries, job) : i;
-    weigh_blocks(dtype, 1, VEC_WEIGH_VECS, i, num_queries, job);
+    if (dtype == PKV_E4M3) {
+        i = weigh_blocks(dtype, WIDE_QUERIES, WIDE_REST, i, num_queries, &ahead, job);
+    }
+    i = weigh_blocks(dtype, VEC_WEIGH_QUERIES, VEC_WEIGH_VECS, i, num_queries, &ahead, job);
+    if (VEC_WEIGH_QUERIES > 3) {
+        i = weigh_blocks(dtype, 3, VEC_WEIGH_VECS, i, num_queries, &ahead, job);
+    }
+    if (VEC_WEIGH_QUERIES > 2) {
+        i = weigh_blocks(dtype, 2, VEC_WEIGH_VECS, i, num_queries, &ahead, job);
+    }
+    weigh_blocks(dtype, 1, VEC_WEIGH_VECS, i, num_queries, &ahead, job);
 }
 
 static void weigh_f32(const float *p, const float *alpha, int num_queries,
                       const void *const *values, const void *const *ahead, int num_keys, int width,
                       float *acc, size_t acc_stride)
 {
-    const weigh_job job = {p, alpha, values, ahead, num_keys, (size_t)width, acc, acc_stride};
-    weigh_as(PKV_F32, num_queries, &job);
+    const weigh_job job = {p, alpha, values, num_keys, (size_t)width, acc, acc_stride};
+    weigh_as(PKV_F32, num_queries, ahead, &job);
 }
 
 static void weigh_f16(const float *p, const float *alpha, int num_queries,
                       const void *const *values, const void *const *ahead, int num_keys, int width,
                       float *acc, size_t acc_stride)
 {
-    const weigh_job job = {p, alpha, values, ahead, num_keys, (size_t)width, acc, acc_stride};
-    weigh_as(PKV_F16, num_queries, &job);
+    const weigh_job job = {p, alpha, values, num_keys, (size_t)width, acc, acc_stride};
+    weigh_as(PKV_F16, num_queries, ahead, &job);
 }
 
 static void weigh_bf16(const float *p, const float *alpha, int num_queries,
                        const void *const *values, const void *const *ahead, int num_keys, int width,
                        float *acc, size_t acc_stride)
 {
-    const weigh_job job = {p, alpha, values, ahead, num_keys, (size_t)width, acc, acc_stride};
-    weigh_as(PKV_BF16, num_queries, &job);
+    const weigh_job job = {p, alpha, values, num_keys, (size_t)width, acc, acc_stride};
+    weigh_as(PKV_BF16, num_queries, ahead, &job);
 }
 
 static void weigh_int8(const float *p, const float *alpha, int num_queries,
                        const void *const *values, const void *const *ahead, int num_keys, int width,
                        float *acc, size_t acc_stride)
 {
-    const weigh_job job = {p, alpha, values, ahead, num_keys, (size_t)width, acc, acc_stride};
-    weigh_as(PKV_INT8, num_queries, &job);
+    const weigh_job job = {p, alpha, values, num_keys, (size_t)width, acc, acc_stride};
+    weigh_as(PKV_INT8, num_queries, ahead, &job);
 }
 
 static void weigh_e4m3(const float *p, const float *alpha, int num_queries,
                        const void *const *values, const void *const *ahead, int num_keys, int width,
                        float *acc, size_t acc_stride)
 {
-    const weigh_job job = {p, alpha, values, ahead, num_keys, (size_t)width, acc, acc_stride};
-    weigh_as(PKV_E4M3, num_queries, &job);
+    const weigh_job job = {p, alpha, values, num_keys, (size_t)width, acc, acc_stride};
+    weigh_as(PKV_E4M3, num_queries, ahead, &job);
 }
 
 /* ---- softmax ------------------------------------------------------------------------------- */

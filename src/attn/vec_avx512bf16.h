@@ -11,6 +11,8 @@
 
 #include "attn/vec_avx512.h"
 
+#include "attn/vec_ahead.h"
+
 #if defined(__AVX512BF16__)
 
 #define PAIR_CHANNELS 32
@@ -62,8 +64,8 @@ VEC_INLINE void pair_chunk(int num_parts, int num_queries, int num_keys, const f
 }
 
 VEC_INLINE void pair_block(int num_parts, int num_queries, int num_keys, const float *q,
-                           size_t q_stride, const void *const *keys, const void *const *ahead,
-                           size_t width, float *scores)
+                           size_t q_stride, const void *const *keys, lookout *ahead, size_t width,
+                           float *scores)
 {
     const int num_sums = num_queries * num_keys;
     vf sums[VEC_DOT_QUERIES * VEC_DOT_KEYS];
@@ -71,11 +73,9 @@ VEC_INLINE void pair_block(int num_parts, int num_queries, int num_keys, const f
     for (int n = 0; n < num_sums; n++) {
         sums[n] = vec_set(0.0f);
     }
+    look_ahead(ahead);
     size_t c = 0;
     for (; c + PAIR_CHANNELS <= width; c += PAIR_CHANNELS) {
-        for (int j = 0; ahead != NULL && j < num_keys; j++) {
-            vec_prefetch((const uint16_t *)ahead[j] + c);
-        }
         pair_chunk(num_parts, num_queries, num_keys, q, q_stride, keys, c, PAIR_CHANNELS, sums);
     }
     if (c < width) {
@@ -92,33 +92,36 @@ VEC_INLINE void pair_block(int num_parts, int num_queries, int num_keys, const f
     }
 }
 
-VEC_INLINE void pair_dot(int num_parts, const float *q, size_t q_stride, int num_queries,
-                         const void *const *keys, const void *const *ahead, int num_keys, int width,
-                         float *scores)
+/* num_queries, a constant multiple of 4 or 1, against all keys. */
+VEC_INLINE void pair_keys(int num_parts, int num_queries, const float *q, size_t q_stride,
+                          const void *const *keys, int num_keys, lookout *ahead, size_t width,
+                          float *scores)
 {
+    int j = 0;
+    for (; j + VEC_DOT_KEYS <= num_keys; j += VEC_DOT_KEYS) {
+        pair_block(num_parts, num_queries, VEC_DOT_KEYS, q, q_stride, keys + j, ahead, width,
+                   scores + j);
+    }
+    for (; j < num_keys; j++) {
+        pair_block(num_parts, num_queries, 1, q, q_stride, keys + j, ahead, width, scores + j);
+    }
+}
+
+VEC_INLINE void pair_dot(int num_parts, const float *q, size_t q_stride, int num_queries,
+                         const void *const *keys, const void *const *rows_ahead, int num_keys,
+                         int width, float *scores)
+{
+    const int blocks = (num_queries / VEC_DOT_QUERIES + num_queries % VEC_DOT_QUERIES) *
+                       ((num_keys + VEC_DOT_KEYS - 1) / VEC_DOT_KEYS);
+    lookout ahead = look_at(rows_ahead, num_keys, (size_t)width * sizeof(uint16_t), blocks);
     int i = 0;
-    for (; i < num_queries; i += i + VEC_DOT_QUERIES <= num_queries ? VEC_DOT_QUERIES : 1) {
-        const float *rows = q + (size_t)i * q_stride;
-        const void *const *soon = i == 0 ? ahead : NULL;
-        float *to = scores + (size_t)i * TILE_KEYS;
-        const bool is_block = i + VEC_DOT_QUERIES <= num_queries;
-        int j = 0;
-        for (; j + VEC_DOT_KEYS <= num_keys; j += VEC_DOT_KEYS) {
-            const void *const *asked = soon != NULL ? soon + j : NULL;
-            if (is_block) {
-                pair_block(num_parts, VEC_DOT_QUERIES, VEC_DOT_KEYS, rows, q_stride, keys + j,
-                           asked, (size_t)width, to + j);
-            } else {
-                pair_block(num_parts, 1, VEC_DOT_KEYS, rows, q_stride, keys + j, asked,
-                           (size_t)width, to + j);
-            }
-        }
-        for (; j < num_keys; j++) {
-            for (int k = 0; k < (is_block ? VEC_DOT_QUERIES : 1); k++) {
-                pair_block(num_parts, 1, 1, rows + (size_t)k * q_stride, q_stride, keys + j, NULL,
-                           (size_t)width, to + (size_t)k * TILE_KEYS + j);
-            }
-        }
+    for (; i + VEC_DOT_QUERIES <= num_queries; i += VEC_DOT_QUERIES) {
+        pair_keys(num_parts, VEC_DOT_QUERIES, q + (size_t)i * q_stride, q_stride, keys, num_keys,
+                  &ahead, (size_t)width, scores + (size_t)i * TILE_KEYS);
+    }
+    for (; i < num_queries; i++) {
+        pair_keys(num_parts, 1, q + (size_t)i * q_stride, q_stride, keys, num_keys, &ahead,
+                  (size_t)width, scores + (size_t)i * TILE_KEYS);
     }
 }
 
