@@ -71,11 +71,6 @@ VEC_INLINE vf tanh_of(vf x)
 
 #define MOST_SUMS 16
 
-/* Blocks of twice the queries and half the keys (vectors of channels) convert half as often. They
- * pay where converting is dear, which is e4m3. */
-#define WIDE_QUERIES (2 * VEC_DOT_QUERIES)
-#define WIDE_REST (VEC_DOT_KEYS / 2)
-
 typedef struct {
     const float *q;
     size_t q_stride;
@@ -162,9 +157,6 @@ VEC_INLINE void dot_as(enum pkv_dtype dtype, int num_queries, const void *const 
                        ((job->num_keys + VEC_DOT_KEYS - 1) / VEC_DOT_KEYS);
     lookout ahead = look_at(rows_ahead, job->num_keys, job->width * bytes_of(dtype), blocks);
     int i = 0;
-    if (dtype == PKV_E4M3) {
-        i = dot_blocks(dtype, WIDE_QUERIES, WIDE_REST, i, num_queries, &ahead, job);
-    }
     i = dot_blocks(dtype, VEC_DOT_QUERIES, VEC_DOT_KEYS, i, num_queries, &ahead, job);
     if (VEC_DOT_QUERIES > 3) {
         i = dot_blocks(dtype, 3, VEC_DOT_KEYS, i, num_queries, &ahead, job);
@@ -302,8 +294,9 @@ VEC_INLINE void weigh_as(enum pkv_dtype dtype, int num_queries, const void *cons
                        ((job->num_keys + WEIGH_RUN - 1) / WEIGH_RUN);
     lookout ahead = look_at(rows_ahead, job->num_keys, job->width * bytes_of(dtype), blocks);
     int i = 0;
-    if (dtype == PKV_E4M3) {
-        i = weigh_blocks(dtype, WIDE_QUERIES, WIDE_REST, i, num_queries, &ahead, job);
+    if (dtype == PKV_E4M3) { /* twice the queries convert half as often, and it is dear */
+        i = weigh_blocks(dtype, 2 * VEC_WEIGH_QUERIES, VEC_WEIGH_VECS / 2, i, num_queries, &ahead,
+                         job);
     }
     i = weigh_blocks(dtype, VEC_WEIGH_QUERIES, VEC_WEIGH_VECS, i, num_queries, &ahead, job);
     if (VEC_WEIGH_QUERIES > 3) {
