@@ -162,7 +162,8 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_cache_view(const pkv_cache *cache, int
                                                      struct pkv_kv_view *view);
 
 /* Walks everything and returns the number of broken invariants, a line for each through the log
- * hook; 0 = sound. Safe at any time. O(blocks + sequences * table). */
+ * hook; 0 = sound. Safe at any time, from any thread; the mutex is held for the sequences with the
+ * index, then for each group. O(blocks + sequences * table). */
 PKV_API int32_t pkv_cache_check(pkv_cache *cache);
 
 /* Counts of one group. Paged: free + held = num_blocks. Continuous: rows. PKV_INVALID_ARGUMENT for
@@ -424,6 +425,12 @@ pkv_prefix_pin(pkv_cache *cache, const struct pkv_seq_options *options, const in
 /* Ends a pin. PKV_STALE_HANDLE when it ended already. O(blocks). */
 PKV_API PKV_NODISCARD enum pkv_status pkv_prefix_unpin(pkv_cache *cache, pkv_pin pin);
 
+/* Lets a pin end at now_ns + ttl_ns instead (ttl_ns 0 = when it is unpinned): for a server that
+ * keeps what is hit. Pins whose time is up at now_ns end first. PKV_STALE_HANDLE when this one has
+ * ended, PKV_UNSUPPORTED. O(pins), and blocks when some end. */
+PKV_API PKV_NODISCARD enum pkv_status pkv_prefix_refresh(pkv_cache *cache, pkv_pin pin,
+                                                         uint64_t ttl_ns, uint64_t now_ns);
+
 /* Ends every pin whose time is up at now_ns, as pin and begin do when they bring a clock;
  * UINT64_MAX ends all. *num_ended may be NULL. O(pins + blocks). */
 PKV_API PKV_NODISCARD enum pkv_status pkv_prefix_expire(pkv_cache *cache, uint64_t now_ns,
@@ -457,7 +464,8 @@ struct pkv_flush_report {
 
 /* Forgets everything cached under this field, and raises its epoch: sequences created before go on
  * but publish nothing more. Pins on it end. report may be NULL. PKV_INVALID_ARGUMENT,
- * PKV_UNSUPPORTED. O(index nodes + pins), under the mutex. */
+ * PKV_UNSUPPORTED. O(index nodes + pins), the mutex being free now and then: from the first moment
+ * on nothing of it is found. */
 PKV_API PKV_NODISCARD enum pkv_status pkv_namespace_flush(pkv_cache *cache,
                                                           const struct pkv_namespace_field *field,
                                                           struct pkv_flush_report *report);
@@ -520,11 +528,15 @@ struct pkv_stats {
     uint64_t deduplicated_blocks;
     uint64_t unpublished_blocks; /* full, but index full, collision, or parent evicted */
     uint64_t evicted_blocks;
+    uint64_t evicted_age_ns; /* sum over those of the time since they were held last, by the clock
+                              * that begin, pin and expire bring; 0 without one */
     uint64_t copied_blocks; /* copies on write */
     uint64_t collisions;    /* equal hashes of different content */
     uint64_t num_events;    /* the last event's number */
     uint64_t lost_events;
     uint64_t expired_pins;
+    uint64_t attention_bytes; /* K and V that attention went through, once for each block of queries
+                               * and KV head, and once for rows that share it */
     int64_t num_blocks; /* = held_blocks + free_blocks, paged groups */
     int64_t held_blocks;
     int64_t free_blocks;

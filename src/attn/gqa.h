@@ -70,6 +70,10 @@ struct gqa_row *gqa_plan_rows(pkv_workspace *workspace, pkv_plan *plan, int32_t 
 enum pkv_status gqa_plan_split(pkv_workspace *workspace, pkv_plan *plan,
                                const struct gqa_shape *shape);
 
+/* Keys that one layer by this plan reads: once for each block of queries and KV head, and once for
+ * rows that share them. */
+int64_t gqa_plan_read_keys(const pkv_plan *plan);
+
 /* Appends and attends one layer. Takes no memory. */
 void gqa_run_layer(pkv_workspace *workspace, const pkv_plan *plan, const struct gqa_layer *layer);
 

@@ -135,6 +135,8 @@ static bool split_block(pkv_workspace *workspace, pkv_plan *plan, int32_t row_id
         .partial = plan->num_partials,
     };
     const int64_t cost = keys * rows * unit.num_heads;
+    const int64_t own_keys = visible_count(&seen, (int64_t)unit.span0 * SPAN_KEYS, seen.end);
+    plan->num_read_keys += own_keys * plan->shape.kv_heads;
     if (share->first_source < 0 && cost < plan->cost_limit) {
         unit.partial = -1;
         unit.span1 = visible_num_spans(&seen);
@@ -227,6 +229,7 @@ enum pkv_status gqa_plan_split(pkv_workspace *workspace, pkv_plan *plan,
     const int32_t group = plan_group(plan);
     plan->num_appends = plan->num_units = plan->num_folds = plan->num_partials = 0;
     plan->num_sources = plan->num_members = plan->num_kin = 0;
+    plan->num_read_keys = 0;
     plan->block_queries = max_i32(1, UNIT_QUERY_ROWS / group);
     const size_t query_rows = (size_t)plan->block_queries * (size_t)group;
     plan->partial_floats = query_rows * (padded((size_t)shape->v_width) + 2);
@@ -252,4 +255,9 @@ enum pkv_status gqa_plan_split(pkv_workspace *workspace, pkv_plan *plan,
     }
     plan->ready = true;
     return PKV_OK;
+}
+
+int64_t gqa_plan_read_keys(const pkv_plan *plan)
+{
+    return plan->num_read_keys;
 }

@@ -112,6 +112,7 @@ static bool share_unit(pkv_workspace *workspace, pkv_plan *plan, int32_t begin, 
         unit.partial++;
     }
     plan->num_partials += span1 - span0;
+    plan->num_read_keys += (int64_t)(span1 - span0) * SPAN_KEYS * plan->shape.kv_heads;
     return true;
 }
 

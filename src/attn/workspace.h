@@ -140,6 +140,7 @@ struct pkv_plan {
     int32_t num_partials;
     int32_t block_queries; /* queries of a unit at most */
     int64_t cost;          /* of all units */
+    int64_t num_read_keys; /* see gqa_plan_read_keys */
     int64_t cost_limit;    /* what one unit should not pass by much */
     size_t partial_floats; /* of one (partial, KV head) */
     struct buffer rows, appends, units, folds;

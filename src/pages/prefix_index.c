@@ -388,6 +388,69 @@ void prefix_index_release(struct prefix_index *index, struct prefix_ref ref)
     }
 }
 
+/* --- parting */
+
+/* Parts a block from its node, which then may die. */
+static void part(struct prefix_index *index, int32_t group, int32_t block)
+{
+    const int32_t at = index->block_nodes[group][block] - 1;
+    struct prefix_node *node = &index->nodes[at];
+    prefix_blocks_at(index, at)[group] = PREFIX_NONE;
+    index->block_nodes[group][block] = 0;
+    prefix_names_count(index, node->namespace_id, -1);
+    node->num_blocks--;
+    if (node->num_blocks == 0) {
+        observe(index, PREFIX_REMOVED, at);
+        free_if_unneeded(index, at);
+    }
+}
+
+/* True when the block, which has a node, was free. */
+static bool part_and_requeue(struct prefix_index *index, int32_t group, int32_t block)
+{
+    const bool is_free = block_pool_free_queue(index->pools[group], block) != BLOCK_POOL_NONE;
+    part(index, group, block);
+    if (is_free) {
+        block_pool_requeue(index->pools[group], block, BLOCK_POOL_PLAIN);
+    }
+    return is_free;
+}
+
+/* Takes all blocks of a flushed node. It may be dead after the last. */
+static void take_apart(struct prefix_index *index, int32_t node, struct prefix_swept *swept)
+{
+    const int32_t *blocks = prefix_blocks_at(index, node);
+    for (int32_t group = 0; group < index->config.num_groups; group++) {
+        if (blocks[group] == PREFIX_NONE) {
+            continue;
+        }
+        if (part_and_requeue(index, group, blocks[group])) {
+            swept->freed++;
+        } else {
+            swept->held++;
+        }
+    }
+}
+
+/* While a sweep is under way, an equal block may be stored before the sweep gets to the old one:
+ * that goes now, so that whoever follows the events is told of its end first. */
+static void retire(struct prefix_index *index, struct prefix_key key)
+{
+    const uint32_t bucket = prefix_bucket(index, key);
+    int32_t at = index->sweep_left > 0 ? index->buckets[bucket] - 1 : PREFIX_NONE;
+    while (at != PREFIX_NONE) {
+        const struct prefix_node *node = &index->nodes[at];
+        const bool is_equal = node->key.low == key.low && node->key.high == key.high;
+        if (is_equal && node->num_blocks > 0 &&
+            !prefix_index_is_live(index, prefix_ref_of(index, at))) {
+            take_apart(index, at, &index->retired);
+            at = index->buckets[bucket] - 1; /* it and its ancestors may have left the chain */
+        } else {
+            at = node->next - 1;
+        }
+    }
+}
+
 /* --- publishing */
 
 /* The queue on which the node's free blocks wait, unless they are out of a window. */
@@ -437,9 +500,14 @@ enum prefix_insert prefix_index_insert(struct prefix_index *index, struct prefix
     enum prefix_insert answer = PREFIX_FOUND;
     if (at != PREFIX_NONE) {
         index->nodes[at].num_holders++;
+    } else if (is_colliding) {
+        answer = PREFIX_COLLIDING;
     } else {
-        answer = is_colliding ? PREFIX_COLLIDING : PREFIX_NEW;
-        at = is_colliding ? PREFIX_NONE : make_node(index, &content);
+        answer = PREFIX_NEW;
+        prefix_index_hold(index, parent); /* what retires may be its only child */
+        retire(index, content.key);
+        at = make_node(index, &content);
+        prefix_index_release(index, parent);
     }
     if (at == PREFIX_NONE) {
         index->counters.not_indexed++;
@@ -475,21 +543,6 @@ int32_t prefix_index_attach(struct prefix_index *index, struct prefix_ref ref, i
 
 /* --- blocks come and go */
 
-/* Parts a block from its node, which then may die. */
-static void part(struct prefix_index *index, int32_t group, int32_t block)
-{
-    const int32_t at = index->block_nodes[group][block] - 1;
-    struct prefix_node *node = &index->nodes[at];
-    prefix_blocks_at(index, at)[group] = PREFIX_NONE;
-    index->block_nodes[group][block] = 0;
-    prefix_names_count(index, node->namespace_id, -1);
-    node->num_blocks--;
-    if (node->num_blocks == 0) {
-        observe(index, PREFIX_REMOVED, at);
-        free_if_unneeded(index, at);
-    }
-}
-
 int32_t prefix_index_take(struct prefix_index *index, int32_t group)
 {
     const int32_t block = block_pool_take(index->pools[group]);
@@ -511,17 +564,6 @@ bool prefix_index_drop(struct prefix_index *index, int32_t group, int32_t block,
     return block_pool_drop_to(index->pools[group], block, queue);
 }
 
-/* True when the block, which has a node, was free. */
-static bool part_and_requeue(struct prefix_index *index, int32_t group, int32_t block)
-{
-    const bool is_free = block_pool_free_queue(index->pools[group], block) != BLOCK_POOL_NONE;
-    part(index, group, block);
-    if (is_free) {
-        block_pool_requeue(index->pools[group], block, BLOCK_POOL_PLAIN);
-    }
-    return is_free;
-}
-
 void prefix_index_detach(struct prefix_index *index, int32_t group, int32_t block)
 {
     if (index->block_nodes[group][block] != 0) {
@@ -529,24 +571,11 @@ void prefix_index_detach(struct prefix_index *index, int32_t group, int32_t bloc
     }
 }
 
-/* Takes all blocks of a flushed node. It may be dead after the last. */
-static void take_apart(struct prefix_index *index, int32_t node, struct prefix_swept *swept)
-{
-    const int32_t *blocks = prefix_blocks_at(index, node);
-    for (int32_t group = 0; group < index->config.num_groups; group++) {
-        if (blocks[group] == PREFIX_NONE) {
-            continue;
-        }
-        if (part_and_requeue(index, group, blocks[group])) {
-            swept->freed++;
-        } else {
-            swept->held++;
-        }
-    }
-}
-
 bool prefix_index_sweep(struct prefix_index *index, int32_t max_nodes, struct prefix_swept *swept)
 {
+    swept->freed += index->retired.freed;
+    swept->held += index->retired.held;
+    index->retired = (struct prefix_swept){0};
     for (int32_t i = 0; i < max_nodes && index->sweep_left > 0; i++) {
         const int32_t at = index->sweep_at++;
         index->sweep_left--;

@@ -230,7 +230,8 @@ struct prefix_swept {
 };
 
 /* Looks at up to max_nodes nodes after a flush or reset, and adds to *swept. True when none is left
- * to look at; false: call again (others may run in between). */
+ * to look at; false: call again. Others may run in between: an insert takes apart itself what is
+ * left of an equal key, so that the end of the old block is observed first; that counts here. */
 bool prefix_index_sweep(struct prefix_index *index, int32_t max_nodes, struct prefix_swept *swept);
 
 /* --- finding ---------------------------------------------------------------------------------- */

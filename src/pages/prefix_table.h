@@ -69,13 +69,14 @@ struct prefix_index {
     struct record_list namespace_list;
     uint32_t num_name_buckets; /* a power of two */
 
-    struct prefix_key mask; /* bits of a key that a search looks at */
-    uint64_t epoch;         /* starts at 1; every flush and reset raises it */
-    uint64_t reset;         /* nodes of an earlier epoch are dead */
-    int32_t sweep_at;       /* next node to look at */
-    int32_t sweep_left;     /* nodes still to look at */
-    unsigned char *buffer;  /* what is hashed for one block */
-    int32_t *runs;          /* [num_groups][2], of prefix_index_resident */
+    struct prefix_key mask;      /* bits of a key that a search looks at */
+    uint64_t epoch;              /* starts at 1; every flush and reset raises it */
+    uint64_t reset;              /* nodes of an earlier epoch are dead */
+    int32_t sweep_at;            /* next node to look at */
+    int32_t sweep_left;          /* nodes still to look at */
+    struct prefix_swept retired; /* taken apart ahead of it, not yet reported */
+    unsigned char *buffer;       /* what is hashed for one block */
+    int32_t *runs;               /* [num_groups][2], of prefix_index_resident */
     struct prefix_counters counters;
 };
 

@@ -11,9 +11,10 @@
 
 #include "alloc/block_pool.h"
 #include "base/error.h"
+#include "base/minmax.h"
 #include "pages/page_store.h"
 
-static bool scrubs(const pkv_cache *cache)
+bool blocks_are_scrubbed(const pkv_cache *cache)
 {
     return cache->config.poison_freed || cache->config.zero_freed;
 }
@@ -24,11 +25,22 @@ static bool is_cached(const pkv_cache *cache, const struct group *group, int32_t
            prefix_index_node_of(cache->prefix.index, group->index, block).index != PREFIX_NONE;
 }
 
+/* The next free block; a cached one is evicted, and how long nobody held it is counted. */
+static int32_t take_or_evict(pkv_cache *cache, struct group *group)
+{
+    struct prefix_index *index = cache->prefix.index;
+    const uint64_t evictions = prefix_index_counters(index).evictions;
+    const int32_t block = prefix_index_take(index, group->index);
+    if (prefix_index_counters(index).evictions != evictions) {
+        cache->prefix.counts.evicted_age_ns += cache->now_ns - group->blocks[block].freed_ns;
+    }
+    return block;
+}
+
 int32_t blocks_take(pkv_cache *cache, struct group *group, int32_t writer)
 {
-    const int32_t block = cache_has_prefix(cache)
-                              ? prefix_index_take(cache->prefix.index, group->index)
-                              : block_pool_take(group->pool);
+    const int32_t block =
+        cache_has_prefix(cache) ? take_or_evict(cache, group) : block_pool_take(group->pool);
     pkv_assert(block != NO_BLOCK);
     struct block *state = &group->blocks[block];
     if (state->is_stale) {
@@ -70,7 +82,7 @@ void blocks_freeze(struct group *group, int32_t block)
 
 void blocks_scrub(pkv_cache *cache, struct group *group, int32_t block)
 {
-    if (scrubs(cache)) {
+    if (blocks_are_scrubbed(cache)) {
         page_store_fill(group->pages, block, cache->config.poison_freed ? PAGE_STORE_POISON : 0);
     }
     if (group_is_paged(group)) {
@@ -78,14 +90,12 @@ void blocks_scrub(pkv_cache *cache, struct group *group, int32_t block)
     }
 }
 
-void blocks_scrub_forgotten(pkv_cache *cache)
+void blocks_scrub_forgotten(pkv_cache *cache, struct group *group, int32_t first, int32_t count)
 {
-    for (int32_t g = 0; scrubs(cache) && g < cache->config.num_groups; g++) {
-        struct group *group = &cache->groups[g];
-        for (int32_t block = 0; block < group->config->num_blocks; block++) {
-            if (group->blocks[block].is_stale && !is_cached(cache, group, block)) {
-                blocks_scrub(cache, group, block);
-            }
+    const int32_t end = min_i32(group->config->num_blocks, first + count);
+    for (int32_t block = first; block < end; block++) {
+        if (group->blocks[block].is_stale && !is_cached(cache, group, block)) {
+            blocks_scrub(cache, group, block);
         }
     }
 }
@@ -101,7 +111,8 @@ static void drop(pkv_cache *cache, struct group *group, int32_t block, int32_t h
                                                                      group->index, block, is_behind)
                                                  : block_pool_drop(group->pool, block);
     if (is_free && is_cached(cache, group, block)) {
-        state->is_stale = scrubs(cache);
+        state->freed_ns = cache->now_ns;
+        state->is_stale = blocks_are_scrubbed(cache);
     } else if (is_free) {
         blocks_scrub(cache, group, block);
     }

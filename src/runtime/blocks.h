@@ -47,7 +47,10 @@ void blocks_unclaim(struct group *group, int32_t block, int32_t seq, enum tail_c
 /* Overwrites a free block or continuous row as the cache was configured to. */
 void blocks_scrub(pkv_cache *cache, struct group *group, int32_t block);
 
-/* Overwrites the free blocks that are cached no longer. O(blocks) when the cache overwrites. */
-void blocks_scrub_forgotten(pkv_cache *cache);
+/* Whether the cache overwrites what becomes free. */
+bool blocks_are_scrubbed(const pkv_cache *cache);
+
+/* Overwrites those of `count` blocks from `first` on that are free and cached no longer. */
+void blocks_scrub_forgotten(pkv_cache *cache, struct group *group, int32_t first, int32_t count);
 
 #endif

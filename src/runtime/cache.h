@@ -52,8 +52,9 @@
 struct block {
     int32_t writer;
     int32_t frozen;
-    int32_t num_pins; /* prefix pins that hold it */
-    bool is_stale;    /* became free with its content, to be overwritten when that is forgotten */
+    int32_t num_pins;  /* prefix pins that hold it */
+    bool is_stale;     /* became free with its content, to be overwritten when that is forgotten */
+    uint64_t freed_ns; /* when it became free with its content, by the cache's now_ns */
 };
 
 /* A sequence's side of one group. Paged: its block table, of which entry i is
@@ -237,8 +238,7 @@ struct events {
     uint64_t next;
     uint64_t num_lost;
     uint64_t total_lost;
-    uint64_t cleared_epoch;       /* nodes of an earlier one went with the last CLEARED */
-    enum pkv_event_reason reason; /* why nodes lose their blocks just now */
+    uint64_t cleared_epoch; /* nodes of an earlier one went with the last CLEARED */
 };
 
 /* The prefix cache of a cache. index NULL: there is none, and the rest is zero. */
@@ -281,6 +281,7 @@ struct pkv_cache {
     /* guarded by the mutex */
     bool is_closed;
     uint64_t batch_stamp;
+    uint64_t now_ns;  /* the latest time that a call brought */
     struct seq *seqs; /* [max_seqs] */
     int32_t first_free_seq;
     int32_t num_free_seqs;

@@ -3,7 +3,8 @@
  * Walks everything that the runtime keeps twice, or derives, and compares: each block's count with
  * the table entries, step pins and prefix pins that name it, each table with the equations of
  * struct seq_table, each record with its list. A line per violation goes to the log hook; nothing
- * is changed or repaired. O(blocks + sequences * table), under the mutex. */
+ * is changed or repaired. O(blocks + sequences * table), a part at a time under the mutex: what is
+ * compared must be of one moment. */
 #include "runtime/cache.h"
 
 #include <string.h>
@@ -286,6 +287,8 @@ int32_t pkv_cache_check(pkv_cache *cache)
     cache_lock(cache);
     int32_t broken = check_seqs(cache) + check_prefix(cache);
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
+        cache_unlock(cache); /* what a group says is true in itself */
+        cache_lock(cache);
         broken += check_group(cache, g);
     }
     cache_unlock(cache);

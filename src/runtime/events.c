@@ -76,6 +76,12 @@ static void record(struct events *events, const struct pkv_event *event)
     to->number = events->next++;
 }
 
+/* A node that is not live any more was flushed, whenever its blocks go. */
+static enum pkv_event_reason reason_of_end(const pkv_cache *cache, struct prefix_ref node)
+{
+    return prefix_index_is_live(cache->prefix.index, node) ? PKV_REASON_CAPACITY : PKV_REASON_FLUSH;
+}
+
 void events_observe(void *context, enum prefix_change change, struct prefix_ref node)
 {
     pkv_cache *cache = context;
@@ -88,7 +94,7 @@ void events_observe(void *context, enum prefix_change change, struct prefix_ref 
     const struct event_keys keys = events_keys(cache, node);
     const struct pkv_event event = {
         .kind = is_stored ? PKV_EVENT_STORED : PKV_EVENT_REMOVED,
-        .reason = is_stored ? PKV_REASON_COMMIT : events->reason,
+        .reason = is_stored ? PKV_REASON_COMMIT : reason_of_end(cache, node),
         .key = keys.key,
         .parent_key = keys.parent,
         .namespace_key = keys.of_namespace,

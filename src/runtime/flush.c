@@ -2,9 +2,9 @@
  *
  * Forgetting what is cached. The index does it in O(1) by raising an epoch: from then on nothing
  * older is found, and no sequence from before publishes. Pins on forgotten runs end at once, while
- * their nodes can still be read; then a sweep takes the nodes apart. A flush sweeps in one go,
- * since its events tell of each block and an equal one must not be stored in between; a reset, of
- * which one event tells, sweeps in slices. */
+ * their nodes can still be read; then a sweep takes the nodes apart in slices, and the mutex is
+ * free between two of them. A block that is stored meanwhile takes an equal old one apart itself,
+ * so events stay in the order of a flush that took no time. */
 #include "base/error.h"
 #include "runtime/blocks.h"
 #include "runtime/events.h"
@@ -32,17 +32,21 @@ static void report(const struct pkv_flush_report *found, const struct prefix_swe
     }
 }
 
-/* One slice of a sweep; true when it was the last. */
-static bool sweep(pkv_cache *cache, int32_t num_nodes, enum pkv_event_reason reason,
-                  struct prefix_swept *swept)
+/* Sweeps from one slice to the next. The mutex is held before and after. */
+static void sweep(pkv_cache *cache, struct prefix_swept *swept)
 {
-    cache->prefix.events.reason = reason;
-    const bool is_done = prefix_index_sweep(cache->prefix.index, num_nodes, swept);
-    cache->prefix.events.reason = PKV_REASON_CAPACITY;
-    if (is_done) {
-        blocks_scrub_forgotten(cache);
+    while (!prefix_index_sweep(cache->prefix.index, SLICE, swept)) {
+        cache_unlock(cache);
+        cache_lock(cache);
     }
-    return is_done;
+    for (int32_t g = 0; blocks_are_scrubbed(cache) && g < cache->config.num_groups; g++) {
+        struct group *group = &cache->groups[g];
+        for (int32_t first = 0; first < group->config->num_blocks; first += SLICE) {
+            blocks_scrub_forgotten(cache, group, first, SLICE);
+            cache_unlock(cache);
+            cache_lock(cache);
+        }
+    }
 }
 
 enum pkv_status pkv_namespace_flush(pkv_cache *cache, const struct pkv_namespace_field *field,
@@ -64,8 +68,8 @@ enum pkv_status pkv_namespace_flush(pkv_cache *cache, const struct pkv_namespace
     prefix_index_flush(cache->prefix.index, name.fields[0].tag, name.fields[0].bytes,
                        name.fields[0].length);
     pin_end_forgotten(cache);
-    (void)sweep(cache, INT32_MAX, PKV_REASON_FLUSH, &swept);
     const struct pkv_flush_report found = {.held = num_held(cache)};
+    sweep(cache, &swept);
     cache_unlock(cache);
     report(&found, &swept, flushed);
     return PKV_OK;
@@ -89,10 +93,7 @@ enum pkv_status pkv_cache_reset(pkv_cache *cache, bool force, struct pkv_flush_r
     pin_end_forgotten(cache);
     found.held = num_held(cache);
     events_clear(cache);
-    while (!sweep(cache, SLICE, PKV_REASON_RESET, &swept)) {
-        cache_unlock(cache);
-        cache_lock(cache);
-    }
+    sweep(cache, &swept);
     cache_unlock(cache);
     report(&found, &swept, cleared);
     return PKV_OK;

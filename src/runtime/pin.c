@@ -70,6 +70,9 @@ int32_t pin_expire(pkv_cache *cache, uint64_t now_ns)
 {
     struct prefix_cache *prefix = &cache->prefix;
     int32_t ended = 0;
+    if (now_ns != UINT64_MAX && now_ns > cache->now_ns) {
+        cache->now_ns = now_ns;
+    }
     if (prefix->num_pins == 0 || now_ns == 0 ||
         (now_ns < prefix->soonest_ns && now_ns != UINT64_MAX)) {
         return 0;
@@ -161,6 +164,12 @@ static pkv_pin start_pin(pkv_cache *cache, const struct seq *model, int32_t num_
     return handle_of(cache, index);
 }
 
+/* When a pin ends by the caller's clock: never, when that does not come to a time. */
+static uint64_t end_of(uint64_t ttl_ns, uint64_t now_ns)
+{
+    return ttl_ns > 0 && ttl_ns < UINT64_MAX - now_ns ? now_ns + ttl_ns : UINT64_MAX;
+}
+
 static enum pkv_status pin_run(pkv_cache *cache, const struct seq *model,
                                const struct prompt *prompt, uint64_t ends_ns, pkv_pin *pin,
                                int32_t *num_pinned)
@@ -206,34 +215,61 @@ enum pkv_status pkv_prefix_pin(pkv_cache *cache, const struct pkv_seq_options *o
         return status;
     }
     const struct prompt prompt = {.ids = token_ids, .extra = token_extra, .num_tokens = num_tokens};
-    const bool ends = ttl_ns > 0 && ttl_ns < UINT64_MAX - now_ns;
     cache_lock(cache);
     pin_expire(cache, now_ns);
     status = prefix_scope_find(cache->prefix.index, name.fields, name.count, &model.prefix.scope);
     if (status == PKV_OK) {
-        status =
-            pin_run(cache, &model, &prompt, ends ? now_ns + ttl_ns : UINT64_MAX, pin, num_pinned);
+        status = pin_run(cache, &model, &prompt, end_of(ttl_ns, now_ns), pin, num_pinned);
     }
     cache_unlock(cache);
     return status;
 }
 
+/* The index of a live pin; NO_BLOCK for a stale one. */
+static int32_t find_pin(const pkv_cache *cache, pkv_pin pin)
+{
+    const uint64_t at = pin.id & PIN_INDEX_MASK;
+    const bool is_live = at < (uint64_t)cache->config.max_pinned_blocks &&
+                         cache->prefix.pins[at].num_nodes > 0 &&
+                         handle_of(cache, (int32_t)at).id == pin.id;
+    return is_live ? (int32_t)at : NO_BLOCK;
+}
+
+static enum pkv_status refuse_stale(pkv_pin pin)
+{
+    return refuse(PKV_STALE_HANDLE, "pin %016llx is stale", (unsigned long long)pin.id);
+}
+
 enum pkv_status pkv_prefix_unpin(pkv_cache *cache, pkv_pin pin)
 {
-    enum pkv_status status = prefix_require(cache);
+    const enum pkv_status status = prefix_require(cache);
     if (status != PKV_OK) {
         return status;
     }
-    const uint64_t index = pin.id & PIN_INDEX_MASK;
     cache_lock(cache);
-    if (index < (uint64_t)cache->config.max_pinned_blocks &&
-        cache->prefix.pins[index].num_nodes > 0 && handle_of(cache, (int32_t)index).id == pin.id) {
-        end_pin(cache, (int32_t)index);
-    } else {
-        status = refuse(PKV_STALE_HANDLE, "pin %016llx is stale", (unsigned long long)pin.id);
+    const int32_t index = find_pin(cache, pin);
+    if (index != NO_BLOCK) {
+        end_pin(cache, index);
     }
     cache_unlock(cache);
-    return status;
+    return index != NO_BLOCK ? PKV_OK : refuse_stale(pin);
+}
+
+enum pkv_status pkv_prefix_refresh(pkv_cache *cache, pkv_pin pin, uint64_t ttl_ns, uint64_t now_ns)
+{
+    const enum pkv_status status = prefix_require(cache);
+    if (status != PKV_OK) {
+        return status;
+    }
+    cache_lock(cache);
+    pin_expire(cache, now_ns);
+    const int32_t index = find_pin(cache, pin);
+    if (index != NO_BLOCK) {
+        cache->prefix.pins[index].ends_ns = end_of(ttl_ns, now_ns);
+        find_soonest(cache);
+    }
+    cache_unlock(cache);
+    return index != NO_BLOCK ? PKV_OK : refuse_stale(pin);
 }
 
 enum pkv_status pkv_prefix_expire(pkv_cache *cache, uint64_t now_ns, int32_t *num_ended)

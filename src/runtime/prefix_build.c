@@ -163,7 +163,6 @@ enum pkv_status prefix_build(pkv_cache *cache)
     prefix->events.capacity = cache->config.num_events;
     prefix->events.first = 1;
     prefix->events.next = 1;
-    prefix->events.reason = PKV_REASON_CAPACITY;
     struct prefix_config of = index_config(&cache->config);
     of.pools = prefix->pools;
     of.fingerprint = fingerprint_of(&cache->config);

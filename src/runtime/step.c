@@ -440,10 +440,29 @@ static void keep_row(pkv_cache *cache, int32_t row, int32_t num_keep)
     quota_settle(cache, index);
 }
 
+/* What the layers attended in this step have read. */
+static void count_reads(pkv_cache *cache)
+{
+    for (int32_t i = 0; cache->step.num_tokens > 0 && i < cache->config.num_layers; i++) {
+        const struct layer *layer = &cache->layers[i];
+        const struct pkv_kv_view *view = &layer->view;
+        const struct group *group = &cache->groups[layer->group];
+        size_t cell = (size_t)view->k_width * pkv_dtype_bytes(view->k_dtype);
+        if (!group->config->v_in_k) {
+            cell += (size_t)view->v_width * pkv_dtype_bytes(view->v_dtype);
+        }
+        if (layer->is_attended) {
+            cache->prefix.counts.attention_bytes +=
+                (uint64_t)gqa_plan_read_keys(group->plan) * cell;
+        }
+    }
+}
+
 /* The rows are settled: sequences are idle again, or released if they were destroyed meanwhile. */
 static void close_step(pkv_cache *cache)
 {
     struct step *step = &cache->step;
+    count_reads(cache);
     for (int32_t i = 0; i < step->num_rows; i++) {
         struct seq *seq = &cache->seqs[step->seqs[i]];
         seq->in_step = false;
