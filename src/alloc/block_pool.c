@@ -203,41 +203,52 @@ enum pkv_status pkv_pool_alloc(pkv_pool *pool, int32_t count, int32_t *ids)
     return PKV_OK;
 }
 
-/* Counts entry i in its record. The scratch moves even on refusal; the caller clears it. */
-static enum pkv_status count_entry(pkv_pool *pool, const int32_t *ids, int32_t i, bool is_release)
+static bool is_block(const pkv_pool *pool, int32_t id)
+{
+    return id >= 0 && id < pool->num_blocks;
+}
+
+/* Entry i of the list, which is not -1 and stands in it so many times up to here. */
+static enum pkv_status check_entry(const pkv_pool *pool, const int32_t *ids, int32_t i,
+                                   int32_t times, bool is_release)
 {
     const int32_t id = ids[i];
-    if (id < 0 || id >= pool->num_blocks) {
+    if (!is_block(pool, id)) {
         return refuse(PKV_INVALID_ARGUMENT, "ids[%d] = %d, outside [0, %d)", i, id,
                       pool->num_blocks);
     }
-    struct block_record *record = &pool->records[id];
-    record->scratch++;
-    if (record->ref_count == 0) {
+    const int32_t ref_count = pool->records[id].ref_count;
+    if (ref_count == 0) {
         return refuse(PKV_INVALID_ARGUMENT, "ids[%d] = %d, which is free", i, id);
     }
-    if (is_release && record->scratch > record->ref_count) {
+    if (is_release && times > ref_count) {
         return refuse(PKV_INVALID_ARGUMENT, "ids[%d] = %d, which holds only %d references", i, id,
-                      record->ref_count);
+                      ref_count);
     }
-    if (!is_release && record->scratch > INT32_MAX - record->ref_count) {
+    if (!is_release && times > INT32_MAX - ref_count) {
         return refuse(PKV_INVALID_ARGUMENT, "ids[%d] = %d, which has too many references", i, id);
     }
     return PKV_OK;
 }
 
-/* Validates the whole list and leaves every scratch at zero. */
+/* Validates the whole list. How often an id stands in it is counted in the records' scratch, which
+ * is left at zero; a list of one need not be counted. */
 static enum pkv_status check_entries(pkv_pool *pool, const int32_t *ids, int32_t count,
                                      bool is_release)
 {
     enum pkv_status status = check_list(pool, ids, count);
     int32_t counted = 0;
+    if (status == PKV_OK && count == 1) {
+        return ids[0] == -1 ? PKV_OK : check_entry(pool, ids, 0, 1, is_release);
+    }
     while (status == PKV_OK && counted < count) {
-        status = ids[counted] == -1 ? PKV_OK : count_entry(pool, ids, counted, is_release);
+        const int32_t id = ids[counted];
+        const int32_t times = is_block(pool, id) ? ++pool->records[id].scratch : 0;
+        status = id == -1 ? PKV_OK : check_entry(pool, ids, counted, times, is_release);
         counted++;
     }
     for (int32_t i = 0; i < counted; i++) {
-        if (ids[i] >= 0 && ids[i] < pool->num_blocks) {
+        if (is_block(pool, ids[i])) {
             pool->records[ids[i]].scratch = 0;
         }
     }
