@@ -39,20 +39,37 @@ static void rotate_at(const struct run *run, float *x, int64_t position, float *
     rotate(c, x, spare, spare + width);
 }
 
-/* The sum runs in double, in which the squares of f32 are exact, so that its error stays below the
- * final rounding at any width. */
+/* In double, in which the squares of f32 are exact, so that the error stays below the final rounding
+ * at any width; four sums, or each addition would wait for the one before. */
+static double sum_of_squares(const float *x, size_t width)
+{
+    double sum0 = 0, sum1 = 0, sum2 = 0, sum3 = 0;
+    size_t c = 0;
+    for (; c + 4 <= width; c += 4) {
+        sum0 += (double)x[c] * (double)x[c];
+        sum1 += (double)x[c + 1] * (double)x[c + 1];
+        sum2 += (double)x[c + 2] * (double)x[c + 2];
+        sum3 += (double)x[c + 3] * (double)x[c + 3];
+    }
+    for (; c < width; c++) {
+        sum0 += (double)x[c] * (double)x[c];
+    }
+    return (sum0 + sum1) + (sum2 + sum3);
+}
+
 void norm_head(const struct kernels *kernels, float *x, size_t width, const void *gain,
                enum pkv_dtype gain_dtype, float eps)
 {
-    double sum = 0;
-    for (size_t c = 0; c < width; c++) {
-        sum += (double)x[c] * (double)x[c];
-    }
-    const double scale = 1.0 / sqrt(sum / (double)width + (double)eps);
-    for (size_t c = 0; c < width; c++) {
-        float g = 0;
-        kernels->widen[gain_dtype]((const char *)gain + c * pkv_dtype_bytes(gain_dtype), 1, &g);
-        x[c] = (float)((double)x[c] * scale * (double)g);
+    enum { GAINS = 64 };
+    const double scale = 1.0 / sqrt(sum_of_squares(x, width) / (double)width + (double)eps);
+    float gains[GAINS];
+    for (size_t first = 0; first < width; first += GAINS) {
+        const size_t count = width - first < GAINS ? width - first : GAINS;
+        const char *from = (const char *)gain + first * pkv_dtype_bytes(gain_dtype);
+        kernels->widen[gain_dtype](from, count, gains);
+        for (size_t c = 0; c < count; c++) {
+            x[first + c] = (float)((double)x[first + c] * scale * (double)gains[c]);
+        }
     }
 }
 
