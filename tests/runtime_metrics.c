@@ -10,7 +10,7 @@
 
 #include "runtime_prefix_case.h"
 
-#define SPAN 512 /* keys that rows share as a whole or not at all */
+#define SPAN 512      /* keys that rows share as a whole or not at all */
 #define QUERY_ROWS 64 /* heads x tokens of a block of queries, at most, per KV head */
 
 static struct case_seq seqs[CASE_MAX_ROWS];
@@ -91,6 +91,27 @@ static void each_layer_reads_and_a_sharing_one_reads_again(void)
     create_with(&c, &seqs[0], 5);
     /* group 0: 2 layers, K 2 x f32, V 2 x f16; group 1: 1 layer, K 8 x f32, V 8 x f16 */
     CU_ASSERT_EQUAL(row_reads(&c, &seqs[0], 1), 6 * (2 * (2 * 4 + 2 * 2) + (8 * 4 + 8 * 2)));
+    case_close(&c);
+}
+
+static void a_sharing_layer_may_read_several_times_in_a_step(void)
+{
+    struct runtime_case c;
+    struct case_step step = {0};
+    case_init(&c);
+    struct pkv_layer_config *sharing = case_add_layer(&c, 0);
+    sharing->shares_kv = true;
+    sharing->kv_layer = 0;
+    case_open(&c);
+    create_with(&c, &seqs[0], 5);
+    case_row(&step, &seqs[0], 1);
+    const uint64_t before = bytes_read(&c);
+    ASSERT_STATUS(PKV_OK, case_begin(&c, &step, 1));
+    CU_ASSERT(case_attend(&c, &step, 0));
+    CU_ASSERT(case_attend(&c, &step, 1));
+    CU_ASSERT(case_attend(&c, &step, 1));
+    case_commit(&c, &step, NULL);
+    CU_ASSERT_EQUAL(bytes_read(&c), before + 3 * 6 * 16);
     case_close(&c);
 }
 
@@ -190,7 +211,7 @@ static void init_long(struct runtime_case *c, int num_threads)
     c->config.max_seqs = 16;
     c->config.max_seq_len = 1200;
     c->config.max_step_tokens = 1200;
-    c->groups[0].num_blocks = 400;
+    c->groups[0].num_blocks = 500;
 }
 
 static void keys_that_rows_share_are_read_once_a_span(void)
@@ -386,10 +407,13 @@ static void a_block_that_was_held_again_counts_from_then(void)
     int32_t num_cached = 0;
     ASSERT_STATUS(PKV_OK, prefix_admit(&c, &a, 9, 0, &num_cached));
     CU_ASSERT_EQUAL(num_cached, 8);
+    CU_ASSERT_EQUAL(prefix_stats(&c).evicted_age_ns, 1000); /* one, for the ninth token */
     set_clock(&c, 4000);
     prefix_destroy(&c, &a);
+    prefix_append(&c, &b, 4); /* takes that one */
+    CU_ASSERT_EQUAL(prefix_stats(&c).evicted_blocks, 1);
     set_clock(&c, 4500);
-    CU_ASSERT_EQUAL(age_of(&c, 2), 2 * 500); /* the third was taken for the ninth token */
+    CU_ASSERT_EQUAL(age_of(&c, 2), 2 * 500);
     close_full(&c);
 }
 
@@ -400,8 +424,8 @@ static void a_pinned_block_counts_from_the_end_of_the_pin(void)
     pkv_pin pin = {0};
     int32_t num_pinned = 0;
     open_full(&c);
-    ASSERT_STATUS(PKV_OK, pkv_prefix_pin(c.cache, NULL, a.ids, NULL, 12, 100, 1000, &pin,
-                                         &num_pinned));
+    ASSERT_STATUS(PKV_OK,
+                  pkv_prefix_pin(c.cache, NULL, a.ids, NULL, 12, 100, 1000, &pin, &num_pinned));
     CU_ASSERT_EQUAL(num_pinned, 12);
     prefix_destroy(&c, &a);
     set_clock(&c, 3000);
@@ -415,6 +439,16 @@ static void without_a_clock_evicted_blocks_have_no_age(void)
     struct runtime_case c;
     open_full(&c);
     prefix_destroy(&c, &a);
+    CU_ASSERT_EQUAL(age_of(&c, 3), 0);
+    close_full(&c);
+}
+
+static void blocks_freed_before_the_first_time_have_no_age(void)
+{
+    struct runtime_case c;
+    open_full(&c);
+    prefix_destroy(&c, &a);
+    set_clock(&c, 1000000000000000000);
     CU_ASSERT_EQUAL(age_of(&c, 3), 0);
     close_full(&c);
 }
@@ -520,14 +554,14 @@ static void the_text_has_both(void)
     const double age = counter_in_text(&c, "pagedkv_evicted_age_seconds_total");
     CU_ASSERT(fabs(age - 2.5) <= 2.5 * 0x1p-51); /* two roundings: of 1e-9 and of the product */
     /* Steps of 12, of 5 * 4, then of 8 tokens past 20: each one block of queries. */
-    CU_ASSERT_EQUAL(counter_in_text(&c, "pagedkv_attention_read_bytes_total"),
-                    (12 + 20 + 28) * 16);
+    CU_ASSERT_EQUAL(counter_in_text(&c, "pagedkv_attention_read_bytes_total"), (12 + 20 + 28) * 16);
     close_full(&c);
 }
 
 static const struct test_case cases[] = {
     TEST(a_decode_row_reads_its_keys_once_a_kv_head),
     TEST(each_layer_reads_and_a_sharing_one_reads_again),
+    TEST(a_sharing_layer_may_read_several_times_in_a_step),
     TEST(values_that_lie_in_the_keys_are_not_read_twice),
     TEST(a_window_row_reads_what_it_sees),
     TEST(a_long_window_row_reads_what_it_sees),
@@ -543,6 +577,7 @@ static const struct test_case cases[] = {
     TEST(a_block_that_was_held_again_counts_from_then),
     TEST(a_pinned_block_counts_from_the_end_of_the_pin),
     TEST(without_a_clock_evicted_blocks_have_no_age),
+    TEST(blocks_freed_before_the_first_time_have_no_age),
     TEST(a_clock_that_goes_back_is_ignored),
     TEST(ending_all_pins_is_no_time),
     TEST(each_call_with_a_time_moves_the_clock),

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/cache.h"
 #include "runtime_prefix_case.h"
 
 static struct prefix_seq a, b, d;
@@ -96,6 +97,137 @@ static void pins_end_by_the_callers_clock(void)
     CU_ASSERT_EQUAL(pinned(&c), 0);
     CU_ASSERT_EQUAL(prefix_stats(&c).expired_pins, 3);
     case_close(&c);
+}
+
+/* --- refresh */
+
+/* Three blocks of `a`, cached and not held. */
+static void open_cached(struct runtime_case *c)
+{
+    prefix_init(c);
+    case_open(c);
+    prefix_run(c, &a, 0, 12);
+    prefix_destroy(c, &a);
+}
+
+static int32_t expire(struct runtime_case *c, uint64_t now)
+{
+    int32_t ended = -1;
+    ASSERT_STATUS(PKV_OK, pkv_prefix_expire(c->cache, now, &ended));
+    CU_ASSERT_EQUAL(case_check(c), 0);
+    return ended;
+}
+
+static void refresh_moves_the_end_either_way(void)
+{
+    struct runtime_case c;
+    pkv_pin one = {0}, two = {0};
+    open_cached(&c);
+    CU_ASSERT_EQUAL(pin(&c, 4, 100, 1000, &one), 4);
+    CU_ASSERT_EQUAL(pin(&c, 8, 5000, 1000, &two), 8);
+    ASSERT_STATUS(PKV_OK, pkv_prefix_refresh(c.cache, one, 100, 1050)); /* later */
+    CU_ASSERT_EQUAL(expire(&c, 1149), 0);
+    CU_ASSERT_EQUAL(expire(&c, 1150), 1);
+    CU_ASSERT_EQUAL(pinned(&c), 2);
+    ASSERT_STATUS(PKV_OK, pkv_prefix_refresh(c.cache, two, 50, 1200)); /* earlier */
+    CU_ASSERT_EQUAL(expire(&c, 1249), 0);
+    CU_ASSERT_EQUAL(expire(&c, 1250), 1);
+    CU_ASSERT_EQUAL(pinned(&c), 0);
+    CU_ASSERT_EQUAL(prefix_stats(&c).expired_pins, 2);
+    case_close(&c);
+}
+
+/* Of several, the one refreshed may be the soonest, before or after. */
+static void refresh_moves_no_other_pin(void)
+{
+    struct runtime_case c;
+    pkv_pin pins[3] = {{0}};
+    open_cached(&c);
+    for (uint64_t i = 0; i < 3; i++) {
+        CU_ASSERT_EQUAL(pin(&c, 12, 100 * (i + 1), 1000, &pins[i]), 12);
+    }
+    ASSERT_STATUS(PKV_OK, pkv_prefix_refresh(c.cache, pins[0], 250, 1000));
+    CU_ASSERT_EQUAL(expire(&c, 1199), 0);
+    CU_ASSERT_EQUAL(expire(&c, 1200), 1);
+    ASSERT_STATUS(PKV_STALE_HANDLE, pkv_prefix_unpin(c.cache, pins[1]));
+    ASSERT_STATUS(PKV_OK, pkv_prefix_refresh(c.cache, pins[2], 20, 1200));
+    CU_ASSERT_EQUAL(expire(&c, 1220), 1);
+    ASSERT_STATUS(PKV_STALE_HANDLE, pkv_prefix_unpin(c.cache, pins[2]));
+    CU_ASSERT_EQUAL(expire(&c, 1249), 0);
+    CU_ASSERT_EQUAL(expire(&c, 1250), 1);
+    case_close(&c);
+}
+
+static void refresh_without_a_time_to_live_pins_for_good(void)
+{
+    struct runtime_case c;
+    pkv_pin one = {0}, two = {0}, three = {0};
+    open_cached(&c);
+    CU_ASSERT_EQUAL(pin(&c, 4, 100, 1000, &one), 4);
+    CU_ASSERT_EQUAL(pin(&c, 8, 100, 1000, &two), 8);
+    CU_ASSERT_EQUAL(pin(&c, 12, 100, 1000, &three), 12);
+    ASSERT_STATUS(PKV_OK, pkv_prefix_refresh(c.cache, one, 0, 1000));
+    ASSERT_STATUS(PKV_OK, pkv_prefix_refresh(c.cache, two, UINT64_MAX - 1000, 1000)); /* no time */
+    ASSERT_STATUS(PKV_OK, pkv_prefix_refresh(c.cache, three, UINT64_MAX - 1001, 1000));
+    CU_ASSERT_EQUAL(expire(&c, UINT64_MAX - 2), 0);
+    CU_ASSERT_EQUAL(expire(&c, UINT64_MAX - 1), 1);
+    ASSERT_STATUS(PKV_STALE_HANDLE, pkv_prefix_unpin(c.cache, three));
+    ASSERT_STATUS(PKV_OK, pkv_prefix_refresh(c.cache, two, UINT64_MAX, UINT64_MAX - 1));
+    CU_ASSERT_EQUAL(expire(&c, UINT64_MAX - 1), 0);
+    ASSERT_STATUS(PKV_OK, pkv_prefix_unpin(c.cache, one));
+    ASSERT_STATUS(PKV_OK, pkv_prefix_refresh(c.cache, two, 7, 0)); /* from for good to a time */
+    CU_ASSERT_EQUAL(expire(&c, 6), 0);
+    CU_ASSERT_EQUAL(expire(&c, 7), 1);
+    case_close(&c);
+}
+
+static void refresh_comes_too_late_for_a_pin_whose_time_is_up(void)
+{
+    struct runtime_case c;
+    pkv_pin one = {0}, two = {0}, last = {0};
+    open_cached(&c);
+    CU_ASSERT_EQUAL(pin(&c, 12, 100, 1000, &one), 12);
+    CU_ASSERT_EQUAL(pin(&c, 8, 200, 1000, &two), 8);
+    CU_ASSERT_EQUAL(pin(&c, 4, 300, 1000, &last), 4);
+    ASSERT_STATUS(PKV_STALE_HANDLE, pkv_prefix_refresh(c.cache, one, 500, 1100));
+    CU_ASSERT_EQUAL(pinned(&c), 2);
+    CU_ASSERT_EQUAL(prefix_stats(&c).num_pins, 2);
+    ASSERT_STATUS(PKV_OK, pkv_prefix_refresh(c.cache, last, 100, 1250)); /* two ends first */
+    CU_ASSERT_EQUAL(pinned(&c), 1);
+    CU_ASSERT_EQUAL(prefix_stats(&c).expired_pins, 2);
+    ASSERT_STATUS(PKV_STALE_HANDLE, pkv_prefix_refresh(c.cache, last, 0, UINT64_MAX)); /* all end */
+    CU_ASSERT_EQUAL(pinned(&c), 0);
+    case_close(&c);
+}
+
+static void refresh_refuses_what_is_no_pin(void)
+{
+    struct runtime_case c, other;
+    pkv_pin one = {0}, again = {0}, foreign[3] = {{0}};
+    open_cached(&other);
+    for (int32_t i = 0; i < 3; i++) {
+        CU_ASSERT_EQUAL(pin(&other, 4, 0, 0, &foreign[i]), 4);
+    }
+    open_cached(&c);
+    CU_ASSERT_EQUAL(pin(&c, 12, 100, 1000, &one), 12);
+    ASSERT_STATUS(PKV_OK, pkv_prefix_unpin(c.cache, one));
+    ASSERT_STATUS(PKV_STALE_HANDLE, pkv_prefix_refresh(c.cache, one, 5, 1000));
+    CU_ASSERT_EQUAL(pin(&c, 12, 100, 1000, &again), 12); /* in the same place */
+    const uint64_t before = prefix_digest(&c);
+    const pkv_pin bad[] = {{0}, one, foreign[0], foreign[2], {UINT64_MAX}, {again.id + 1}};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        ASSERT_STATUS(PKV_STALE_HANDLE, pkv_prefix_refresh(c.cache, bad[i], 5, 1000));
+    }
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_prefix_refresh(NULL, again, 5, 1000));
+    CU_ASSERT_EQUAL(prefix_digest(&c), before);
+    CU_ASSERT_EQUAL(expire(&c, 1099), 0);
+    CU_ASSERT_EQUAL(expire(&c, 1100), 1);
+    ASSERT_STATUS(PKV_STALE_HANDLE, pkv_prefix_refresh(c.cache, again, 5, 1100));
+    for (int32_t i = 0; i < 3; i++) {
+        ASSERT_STATUS(PKV_OK, pkv_prefix_unpin(other.cache, foreign[i]));
+    }
+    case_close(&c);
+    case_close(&other);
 }
 
 static void cap_limits_what_is_pinned(void)
@@ -234,6 +366,118 @@ static void events_tell_in_order_what_happened(void)
     CU_ASSERT_EQUAL(drain(&c, events, NULL), 1);
     CU_ASSERT(events[0].kind == PKV_EVENT_CLEARED && events[0].reason == PKV_REASON_RESET);
     prefix_destroy(&c, &b);
+    case_close(&c);
+}
+
+/* A sequence in the namespace "ann" alone with the first 12 ids, ended again; its events. */
+static void cache_in_ann(struct runtime_case *c, struct prefix_seq *seq, struct pkv_event *events,
+                         int32_t num_expected)
+{
+    const struct pkv_namespace_field ann = prefix_field_of(1, "ann", 0);
+    const struct pkv_seq_options in_ann = {
+        .size = sizeof in_ann, .namespace_fields = &ann, .num_namespace_fields = 1};
+    ASSERT_STATUS(PKV_OK, prefix_create(c, seq, 0, &in_ann));
+    prefix_append(c, seq, 12);
+    prefix_destroy(c, seq);
+    CU_ASSERT_EQUAL_FATAL(drain(c, events, NULL), num_expected);
+}
+
+static bool is_end(const struct pkv_event *event, enum pkv_event_reason reason,
+                   const struct pkv_event *stored)
+{
+    return event->kind == PKV_EVENT_REMOVED && event->reason == reason &&
+           event->key.low == stored->key.low && event->key.high == stored->key.high &&
+           event->namespace_key.low == stored->namespace_key.low;
+}
+
+static void events_of_a_flush_say_so(void)
+{
+    const struct pkv_namespace_field ann = prefix_field_of(1, "ann", 0);
+    struct runtime_case c;
+    struct pkv_event stored[64], events[64];
+    struct pkv_flush_report report = {0};
+    int told = 0;
+    prefix_init(&c);
+    case_open(&c);
+    cache_in_ann(&c, &a, stored, 3);
+    prefix_run(&c, &b, 0, 8);
+    CU_ASSERT_EQUAL(drain(&c, events, NULL), 2);
+    for (int round = 0; round < 2; round++) { /* free, then held */
+        if (round == 1) {
+            const struct pkv_seq_options in_ann = {
+                .size = sizeof in_ann, .namespace_fields = &ann, .num_namespace_fields = 1};
+            ASSERT_STATUS(PKV_OK, prefix_create(&c, &a, 0, &in_ann));
+            prefix_append(&c, &a, 12);
+            CU_ASSERT_EQUAL(drain(&c, events, NULL), 3);
+        }
+        ASSERT_STATUS(PKV_OK, pkv_namespace_flush(c.cache, &ann, &report));
+        CU_ASSERT(report.removed == (round == 0 ? 3 : 0) && report.orphaned == 3 - report.removed);
+        CU_ASSERT_EQUAL_FATAL(drain(&c, events, NULL), 3);
+        for (int32_t i = 0; i < 9; i++) { /* each of the three, in any order */
+            told += is_end(&events[i / 3], PKV_REASON_FLUSH, &stored[i % 3]) << 4 * (i % 3);
+        }
+        CU_ASSERT_EQUAL(told, 0x111 * (round + 1));
+    }
+    prefix_destroy(&c, &a);
+    CU_ASSERT_EQUAL(prefix_hit(&c, &b, 9), 8);
+    CU_ASSERT_EQUAL(drain(&c, events, NULL), 0);
+    prefix_destroy(&c, &b);
+    case_close(&c);
+}
+
+/* As if another thread's step came between the flush and its sweep. */
+static void a_flushed_block_that_is_taken_before_the_sweep_says_so(void)
+{
+    const struct pkv_namespace_field nobody = prefix_field_of(1, "nobody", 0);
+    struct runtime_case c;
+    struct pkv_event stored[64], events[64];
+    struct pkv_flush_report report = {0};
+    prefix_init(&c);
+    c.groups[0].num_blocks = 6;
+    case_open(&c);
+    prefix_run(&c, &d, 500, 8);
+    prefix_destroy(&c, &d);
+    CU_ASSERT_EQUAL(drain(&c, events, NULL), 2);
+    cache_in_ann(&c, &a, stored, 3);
+    prefix_index_flush(c.cache->prefix.index, 1, "ann", 3);
+    press(&c, &b, 6); /* one that was empty, two of `d`, last first, and those three */
+    CU_ASSERT_EQUAL_FATAL(drain(&c, events, NULL), 5);
+    CU_ASSERT(events[0].kind == PKV_EVENT_REMOVED && events[0].reason == PKV_REASON_CAPACITY);
+    CU_ASSERT(events[1].kind == PKV_EVENT_REMOVED && events[1].reason == PKV_REASON_CAPACITY);
+    for (int32_t i = 0; i < 3; i++) {
+        CU_ASSERT(is_end(&events[2 + i], PKV_REASON_FLUSH, &stored[2 - i]));
+    }
+    CU_ASSERT_EQUAL(case_check(&c), 0);
+    ASSERT_STATUS(PKV_OK, pkv_namespace_flush(c.cache, &nobody, &report)); /* sweeps */
+    CU_ASSERT(report.held == 6 && report.orphaned == 0 && report.removed == 0);
+    CU_ASSERT_EQUAL(drain(&c, events, NULL), 0);
+    prefix_destroy(&c, &b);
+    case_close(&c);
+}
+
+static void a_flushed_block_ends_before_an_equal_one_is_stored(void)
+{
+    const struct pkv_namespace_field nobody = prefix_field_of(1, "nobody", 0);
+    struct runtime_case c;
+    struct pkv_event stored[64], events[64];
+    struct pkv_flush_report report = {0};
+    prefix_init(&c);
+    case_open(&c);
+    cache_in_ann(&c, &a, stored, 3);
+    prefix_index_flush(c.cache->prefix.index, 1, "ann", 3);
+    cache_in_ann(&c, &b, events, 6);
+    for (int32_t i = 0; i < 3; i++) {
+        const struct pkv_event *again = &events[2 * i + 1];
+        CU_ASSERT(is_end(&events[2 * i], PKV_REASON_FLUSH, &stored[i]));
+        CU_ASSERT(again->kind == PKV_EVENT_STORED && again->reason == PKV_REASON_COMMIT);
+        CU_ASSERT_EQUAL(again->key.low, stored[i].key.low);
+        CU_ASSERT_EQUAL(again->parent_key.low, stored[i].parent_key.low);
+    }
+    CU_ASSERT_EQUAL(case_check(&c), 0);
+    ASSERT_STATUS(PKV_OK, pkv_namespace_flush(c.cache, &nobody, &report)); /* sweeps */
+    CU_ASSERT(report.held == 0 && report.orphaned == 0 && report.removed == 3);
+    CU_ASSERT_EQUAL(drain(&c, events, NULL), 0);
+    CU_ASSERT_EQUAL(prefix_hit(&c, &b, 13), 12);
     case_close(&c);
 }
 
@@ -416,6 +660,7 @@ static void without_a_prefix_cache_calls_say_so(void)
     ASSERT_STATUS(PKV_UNSUPPORTED,
                   pkv_prefix_pin(c.cache, NULL, a.ids, NULL, 4, 0, 0, &handle, &count));
     ASSERT_STATUS(PKV_UNSUPPORTED, pkv_prefix_unpin(c.cache, handle));
+    ASSERT_STATUS(PKV_UNSUPPORTED, pkv_prefix_refresh(c.cache, handle, 1, 1));
     ASSERT_STATUS(PKV_UNSUPPORTED, pkv_prefix_expire(c.cache, 1, NULL));
     ASSERT_STATUS(PKV_UNSUPPORTED, pkv_namespace_quota(c.cache, &field, 1));
     ASSERT_STATUS(PKV_UNSUPPORTED, pkv_namespace_flush(c.cache, &field, NULL));
@@ -475,10 +720,18 @@ static const struct test_case cases[] = {
     TEST(describe_gives_the_bounds_of_the_index),
     TEST(pinned_run_is_not_evicted),
     TEST(pins_end_by_the_callers_clock),
+    TEST(refresh_moves_the_end_either_way),
+    TEST(refresh_moves_no_other_pin),
+    TEST(refresh_without_a_time_to_live_pins_for_good),
+    TEST(refresh_comes_too_late_for_a_pin_whose_time_is_up),
+    TEST(refresh_refuses_what_is_no_pin),
     TEST(cap_limits_what_is_pinned),
     TEST(reset_tells_and_force_orphans),
     TEST(flush_takes_one_field_alone),
     TEST(events_tell_in_order_what_happened),
+    TEST(events_of_a_flush_say_so),
+    TEST(a_flushed_block_that_is_taken_before_the_sweep_says_so),
+    TEST(a_flushed_block_ends_before_an_equal_one_is_stored),
     TEST(lost_events_are_counted),
     TEST(keys_follow_from_content_and_fingerprint),
     TEST(metrics_are_prometheus_text),

@@ -117,12 +117,17 @@ static void fill_lengths(struct layer *layer)
 
 enum { TILE = 64, RUN_UNIT = 256 };
 
-/* K or V of blocks [begin, end) of a row, whole. Shared ones are the first row's. */
-static void add_blocks(struct layer *layer, const char *side, int32_t row, int32_t begin,
-                       int32_t end)
+static int32_t blocks_of_tile(const struct layer_spec *spec)
+{
+    return (TILE + spec->block_size - 1) / spec->block_size;
+}
+
+/* K or V of the blocks of one tile of a row, whole. Shared ones are the first row's. */
+static void add_blocks(struct layer *layer, const char *side, int32_t row, int32_t tile)
 {
     const int32_t max_blocks = max_blocks_of(&layer->spec);
-    for (int32_t b = begin; b < end && b < max_blocks; b++) {
+    const int32_t step = blocks_of_tile(&layer->spec);
+    for (int32_t b = tile * step; b < (tile + 1) * step && b < max_blocks; b++) {
         const int32_t id = layer->table[row * max_blocks + b];
         if (id >= 0 && (row == 0 || !block_is_shared(&layer->spec, b))) {
             layer->runs[layer->num_runs++] = side + (size_t)id * layer->run_bytes;
@@ -148,22 +153,18 @@ static void fill_runs(struct layer *layer)
     const struct layer_spec *spec = &layer->spec;
     const bool paged = spec->block_size > 0;
     const size_t cell = (size_t)spec->width * pkv_dtype_bytes(spec->cache);
-    const size_t cells = paged ? (size_t)spec->block_size * (size_t)spec->kv_heads : (size_t)TILE;
-    const int32_t step = paged ? (TILE + spec->block_size - 1) / spec->block_size : 1;
-    const int32_t steps = paged ? max_blocks_of(spec) : spec->keys / TILE;
-    const size_t most = 2 * (size_t)spec->rows * (size_t)steps;
+    const size_t cells = (size_t)(paged ? spec->block_size * spec->kv_heads : TILE);
+    const int32_t per_tile = paged ? blocks_of_tile(spec) : spec->kv_heads;
+    const int32_t tiles =
+        paged ? (max_blocks_of(spec) + per_tile - 1) / per_tile : spec->keys / TILE;
+    void (*add)(struct layer *, const char *, int32_t, int32_t) = paged ? add_blocks : add_strips;
     layer->run_bytes = cells * cell / RUN_UNIT * RUN_UNIT;
-    layer->runs = measure_calloc(most * (paged ? 1 : (size_t)spec->kv_heads), sizeof(char *));
+    layer->runs = measure_calloc(2 * (size_t)spec->rows * (size_t)tiles * (size_t)per_tile,
+                                 sizeof layer->runs[0]);
     for (int32_t row = 0; row < spec->rows; row++) {
-        for (int32_t at = 0; at < steps; at += step) {
-            for (int side = 0; side < 2; side++) {
-                const char *memory = layer->pages + (side == 0 ? 0 : side_bytes(spec));
-                if (paged) {
-                    add_blocks(layer, memory, row, at, at + step);
-                } else {
-                    add_strips(layer, memory, row, at);
-                }
-            }
+        for (int32_t tile = 0; tile < tiles; tile++) {
+            add(layer, layer->pages, row, tile);
+            add(layer, layer->pages + side_bytes(spec), row, tile);
         }
     }
 }

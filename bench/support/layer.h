@@ -59,8 +59,8 @@ void layer_plan(struct layer *layer);
 void layer_run(struct layer *layer);
 
 /* Seconds in which the threads read what one run must read, in the order in which a row's keys
- * stand: K of four blocks, then V of the same; of cache rows 64 cells of a head at a time. No reader
- * of whole blocks can be faster than that by much. */
+ * stand: K of four blocks, then V of the same; of cache rows 64 cells of a head at a time. No
+ * reader of whole blocks can be faster than that by much. */
 double layer_read(const struct layer *layer);
 
 /* The place of key (value) `position` of a row. */

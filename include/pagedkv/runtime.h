@@ -379,9 +379,9 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_step_abort(pkv_cache *cache, pkv_step 
 /* A group's side of the open step in plain integers: for another kernel, a worker process, a
  * debugger. Everything is constant until commit or abort and belongs to the cache. Row i of the
  * batch has the block table block_tables + (size_t)table_rows[i] * table_stride (paged;
- * continuous: cache row slot_ids[i]), tokens cu_seqlens_q[i] .. cu_seqlens_q[i + 1], and keys kv_lens[i] after its
- * append, which starts at kv_lens[i] - q_len. Before a layer's append, copies[0..num_copies) are
- * carried out on its pages. */
+ * continuous: cache row slot_ids[i]), tokens cu_seqlens_q[i] .. cu_seqlens_q[i + 1], and keys
+ * kv_lens[i] after its append, which starts at kv_lens[i] - q_len. Before a layer's append,
+ * copies[0..num_copies) are carried out on its pages. */
 struct pkv_step_view {
     int32_t num_rows;
     int32_t num_tokens;
@@ -529,15 +529,16 @@ struct pkv_stats {
     uint64_t unpublished_blocks; /* full, but index full, collision, or parent evicted */
     uint64_t evicted_blocks;
     uint64_t evicted_age_ns; /* sum over those of the time since they were held last, by the clock
-                              * that begin, pin and expire bring; 0 without one */
-    uint64_t copied_blocks; /* copies on write */
-    uint64_t collisions;    /* equal hashes of different content */
-    uint64_t num_events;    /* the last event's number */
+                              * that begin, fits, pin, refresh and expire bring; 0 where it was not
+                              * known */
+    uint64_t copied_blocks;  /* copies on write */
+    uint64_t collisions;     /* equal hashes of different content */
+    uint64_t num_events;     /* the last event's number */
     uint64_t lost_events;
     uint64_t expired_pins;
     uint64_t attention_bytes; /* K and V that attention went through, once for each block of queries
                                * and KV head, and once for rows that share it */
-    int64_t num_blocks; /* = held_blocks + free_blocks, paged groups */
+    int64_t num_blocks;       /* = held_blocks + free_blocks, paged groups */
     int64_t held_blocks;
     int64_t free_blocks;
     int64_t cached_blocks; /* of the free ones */

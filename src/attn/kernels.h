@@ -47,10 +47,9 @@ typedef void kernel_widen(const void *x, size_t count, float *y);
 /* y[i] = x[i] rounded to nearest even; NaN stays NaN. */
 typedef void kernel_narrow(const float *x, size_t count, void *y);
 
-/* scores[i][j] = dot(q[i], keys[j]) over width channels, for i < num_queries, j < num_keys, in units
- * of the keys' dtype.
- * q [num_queries][q_stride]; scores [num_queries][TILE_KEYS]. ahead[j], when ahead is not NULL, is
- * a row that will be wanted soon. */
+/* scores[i][j] = dot(q[i], keys[j]) over width channels, for i < num_queries, j < num_keys, in
+ * units of the keys' dtype. q [num_queries][q_stride]; scores [num_queries][TILE_KEYS]. ahead[j],
+ * when ahead is not NULL, is a row that will be wanted soon. */
 typedef void kernel_dot(const float *q, size_t q_stride, int num_queries, const void *const *keys,
                         const void *const *ahead, int num_keys, int width, float *scores);
 

@@ -39,8 +39,8 @@ static void rotate_at(const struct run *run, float *x, int64_t position, float *
     rotate(c, x, spare, spare + width);
 }
 
-/* In double, in which the squares of f32 are exact, so that the error stays below the final rounding
- * at any width; four sums, or each addition would wait for the one before. */
+/* In double, in which the squares of f32 are exact, so that the error stays below the final
+ * rounding at any width; four sums, or each addition would wait for the one before. */
 static double sum_of_squares(const float *x, size_t width)
 {
     double sum0 = 0, sum1 = 0, sum2 = 0, sum3 = 0;

@@ -31,7 +31,8 @@ static int32_t take_or_evict(pkv_cache *cache, struct group *group)
     struct prefix_index *index = cache->prefix.index;
     const uint64_t evictions = prefix_index_counters(index).evictions;
     const int32_t block = prefix_index_take(index, group->index);
-    if (prefix_index_counters(index).evictions != evictions) {
+    const bool was_evicted = prefix_index_counters(index).evictions != evictions;
+    if (was_evicted && group->blocks[block].freed_ns != 0) {
         cache->prefix.counts.evicted_age_ns += cache->now_ns - group->blocks[block].freed_ns;
     }
     return block;

@@ -54,7 +54,7 @@ struct block {
     int32_t frozen;
     int32_t num_pins;  /* prefix pins that hold it */
     bool is_stale;     /* became free with its content, to be overwritten when that is forgotten */
-    uint64_t freed_ns; /* when it became free with its content, by the cache's now_ns */
+    uint64_t freed_ns; /* when it became free with its content, by the cache's now_ns; 0 unknown */
 };
 
 /* A sequence's side of one group. Paged: its block table, of which entry i is
@@ -131,7 +131,7 @@ struct group {
     pkv_plan *plan;
 };
 
-/* Constant after create but for the last field, which belongs to the thread that drives the step.
+/* Constant after create but for the last two, which belong to the thread that drives the step.
  */
 struct layer {
     int32_t group;
@@ -139,7 +139,8 @@ struct layer {
     int32_t owner; /* the layer whose pages it reads: itself, or an earlier one */
     const struct pkv_attn_constants *constants;
     struct pkv_kv_view view;
-    bool is_attended; /* in the open step */
+    bool is_attended;  /* in the open step ... */
+    int32_t num_reads; /* ... and how often, with tokens: a layer that shares pages may be again */
 };
 
 enum seq_state {

@@ -451,10 +451,8 @@ static void count_reads(pkv_cache *cache)
         if (!group->config->v_in_k) {
             cell += (size_t)view->v_width * pkv_dtype_bytes(view->v_dtype);
         }
-        if (layer->is_attended) {
-            cache->prefix.counts.attention_bytes +=
-                (uint64_t)gqa_plan_read_keys(group->plan) * cell;
-        }
+        cache->prefix.counts.attention_bytes +=
+            (uint64_t)layer->num_reads * (uint64_t)gqa_plan_read_keys(group->plan) * cell;
     }
 }
 
@@ -515,6 +513,7 @@ static void open_step(pkv_cache *cache, const struct pkv_batch *batch)
     }
     for (int32_t i = 0; i < cache->config.num_layers; i++) {
         cache->layers[i].is_attended = false;
+        cache->layers[i].num_reads = 0;
     }
     atomic_store(&step->tasks_left, 0);
 }

@@ -183,6 +183,7 @@ enum pkv_status pkv_step_attend(pkv_cache *cache, pkv_step step, int32_t layer,
     }
     if (cache->step.num_tokens > 0) {
         gqa_run_layer(cache->workspace, plan_of(cache, layer), &run);
+        cache->layers[layer].num_reads++;
     }
     cache->layers[layer].is_attended = true;
     return PKV_OK;
@@ -252,6 +253,7 @@ enum pkv_status pkv_step_run_task(pkv_cache *cache, pkv_step step, enum pkv_phas
     }
     gqa_run_task(cache->workspace, phase, task, worker);
     if (atomic_fetch_sub(&cache->step.tasks_left, 1) == 1) {
+        cache->layers[cache->step.layer_begun].num_reads++;
         cache->layers[cache->step.layer_begun].is_attended = true;
     }
     return PKV_OK;
