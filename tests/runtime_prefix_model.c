@@ -343,8 +343,14 @@ static void do_pin(struct model *m)
 {
     struct prefix_seq *seq = &m->entries[below(m, MAX_SEQS)].p;
     pkv_pin *pin = &m->pins[below(m, 4)];
+    const int32_t kind = below(m, 4);
     int32_t num_pinned = -1;
-    if (below(m, 3) == 0) {
+    if (kind == 0) {
+        const enum pkv_status status =
+            pkv_prefix_refresh(m->c.cache, *pin, (uint64_t)below(m, 20), m->now_ns);
+        CU_ASSERT(status == PKV_OK || status == PKV_STALE_HANDLE);
+        note(m, (uint64_t)status);
+    } else if (kind == 1) {
         const enum pkv_status status = pkv_prefix_unpin(m->c.cache, *pin);
         CU_ASSERT(status == PKV_OK || status == PKV_STALE_HANDLE);
         ASSERT_STATUS(PKV_STALE_HANDLE, pkv_prefix_unpin(m->c.cache, *pin));

@@ -11,7 +11,7 @@
 #include "runtime/pin.h"
 #include "runtime/prefix.h"
 
-#define SLICE 256
+#define SLICE 32
 
 static int32_t num_held(const pkv_cache *cache)
 {
