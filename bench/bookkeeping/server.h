@@ -48,6 +48,7 @@ void server_tokens(int32_t *tokens, int32_t n, uint64_t seed);
 
 void bench_index(void);    /* match cost and memory */
 void bench_calls(void);    /* the median and the longest of each call, by one thread */
+void bench_waits(void);    /* how long a call waits while another walks through the cache */
 void bench_hit_rate(void); /* sessions in turn, in a window and a pool that does not hold all */
 void bench_cascade(void);  /* rows that share a prefix against rows that do not */
 

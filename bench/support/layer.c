@@ -147,7 +147,7 @@ static void add_strips(struct layer *layer, const char *side, int32_t row, int32
     }
 }
 
-/* Only whole tiles of cache rows; run_bytes a multiple of RUN_UNIT, down from what a run has. */
+/* Only whole tiles of cache rows. */
 static void fill_runs(struct layer *layer)
 {
     const struct layer_spec *spec = &layer->spec;
@@ -158,7 +158,10 @@ static void fill_runs(struct layer *layer)
     const int32_t tiles =
         paged ? (max_blocks_of(spec) + per_tile - 1) / per_tile : spec->keys / TILE;
     void (*add)(struct layer *, const char *, int32_t, int32_t) = paged ? add_blocks : add_strips;
-    layer->run_bytes = cells * cell / RUN_UNIT * RUN_UNIT;
+    layer->run_bytes = cells * cell;
+    if (layer->run_bytes % RUN_UNIT != 0) {
+        measure_fail("blocks of %zu bytes, no multiple of %d", layer->run_bytes, RUN_UNIT);
+    }
     layer->runs = measure_calloc(2 * (size_t)spec->rows * (size_t)tiles * (size_t)per_tile,
                                  sizeof layer->runs[0]);
     for (int32_t row = 0; row < spec->rows; row++) {

@@ -47,11 +47,18 @@ typedef void kernel_widen(const void *x, size_t count, float *y);
 /* y[i] = x[i] rounded to nearest even; NaN stays NaN. */
 typedef void kernel_narrow(const float *x, size_t count, void *y);
 
+/* Rows of row_bytes each, as they lie in the cache, that will be wanted soon: as many as the kernel
+ * is given keys or values. */
+struct kernel_ahead {
+    const void *const *rows; /* NULL: none */
+    size_t row_bytes;
+};
+
 /* scores[i][j] = dot(q[i], keys[j]) over width channels, for i < num_queries, j < num_keys, in
- * units of the keys' dtype. q [num_queries][q_stride]; scores [num_queries][TILE_KEYS]. ahead[j],
- * when ahead is not NULL, is a row that will be wanted soon. */
+ * units of the keys' dtype. q [num_queries][q_stride]; scores [num_queries][TILE_KEYS]. ahead
+ * may be NULL. */
 typedef void kernel_dot(const float *q, size_t q_stride, int num_queries, const void *const *keys,
-                        const void *const *ahead, int num_keys, int width, float *scores);
+                        const struct kernel_ahead *ahead, int num_keys, int width, float *scores);
 
 /* A row of q, q_stride floats, rewritten in place as the parts that dot_packed reads; spare
  * [q_stride]. dot_packed may give NaN where an infinite factor meets a part that is 0 or
@@ -62,17 +69,16 @@ typedef void kernel_pack(float *row, size_t q_stride, float *spare);
  * s[j] = scores[j] * scale and m the larger of *max and all s[j],
  *     scores[j] = exp(s[j] - m)      *alpha = exp(*max - m)
  *     *sum = *sum * *alpha + sum of scores
- * and *max = m. Scores up to the next multiple of PAD_LANES are overwritten with 0. *max starts at
- * -inf, *sum at 0. All s[j] -inf leaves max and sum as they were, alpha 1. A NaN among them makes
- * *sum NaN for good. */
+ * and *max = m. Scores up to the next multiple of PAD_LANES are overwritten, with 0 unless m is
+ * NaN. *max starts at -inf, *sum at 0. All s[j] -inf leaves max and sum as they were, alpha 1. A
+ * NaN or +inf among them makes *sum NaN for good; alpha may then be anything. */
 typedef void kernel_softmax(float *scores, int num_queries, int num_keys, float scale, float *max,
                             float *sum, float *alpha);
 
 /* acc[i][c] = acc[i][c] * alpha[i] + sum over j of p[i][j] * values[j][c], in units of the values'
- * dtype.
- * p [num_queries][TILE_KEYS]; acc [num_queries][acc_stride]. */
+ * dtype. p [num_queries][TILE_KEYS]; acc [num_queries][acc_stride]. */
 typedef void kernel_weigh(const float *p, const float *alpha, int num_queries,
-                          const void *const *values, const void *const *ahead, int num_keys,
+                          const void *const *values, const struct kernel_ahead *ahead, int num_keys,
                           int width, float *acc, size_t acc_stride);
 
 /* x[i] = x[i] * factor */

@@ -20,18 +20,6 @@ VEC_INLINE vf load_as(enum pkv_dtype dtype, const void *row, size_t first, size_
     return vec_load_f32((const float *)row + first, count);
 }
 
-VEC_INLINE size_t bytes_of(enum pkv_dtype dtype)
-{
-    switch (dtype) {
-    case PKV_F16:
-    case PKV_BF16: return sizeof(uint16_t);
-    case PKV_INT8:
-    case PKV_E4M3: return 1;
-    case PKV_F32: break;
-    }
-    return sizeof(float);
-}
-
 /* exp(x) for x <= 0: x = n ln 2 + r with |r| <= ln 2 / 2, ln 2 in two parts of which the first has
  * so few bits that n times it is exact; exp(r) by its series to r^7, whose next term is below 6e-9.
  * Below -87.33 the result would be subnormal and is 0. NaN stays NaN. */
@@ -150,12 +138,12 @@ VEC_INLINE int dot_blocks(enum pkv_dtype dtype, int num_queries, int num_keys, i
     return i;
 }
 
-VEC_INLINE void dot_as(enum pkv_dtype dtype, int num_queries, const void *const *rows_ahead,
+VEC_INLINE void dot_as(enum pkv_dtype dtype, int num_queries, const struct kernel_ahead *rows_ahead,
                        const dot_job *job)
 {
     const int blocks = (num_queries + VEC_DOT_QUERIES - 1) / VEC_DOT_QUERIES *
                        ((job->num_keys + VEC_DOT_KEYS - 1) / VEC_DOT_KEYS);
-    lookout ahead = look_at(rows_ahead, job->num_keys, job->width * bytes_of(dtype), blocks);
+    lookout ahead = look_at(rows_ahead, job->num_keys, blocks);
     int i = 0;
     i = dot_blocks(dtype, VEC_DOT_QUERIES, VEC_DOT_KEYS, i, num_queries, &ahead, job);
     if (VEC_DOT_QUERIES > 3) {
@@ -168,35 +156,35 @@ VEC_INLINE void dot_as(enum pkv_dtype dtype, int num_queries, const void *const 
 }
 
 static void dot_f32(const float *q, size_t q_stride, int num_queries, const void *const *keys,
-                    const void *const *ahead, int num_keys, int width, float *scores)
+                    const struct kernel_ahead *ahead, int num_keys, int width, float *scores)
 {
     const dot_job job = {q, q_stride, keys, num_keys, (size_t)width, scores};
     dot_as(PKV_F32, num_queries, ahead, &job);
 }
 
 static void dot_f16(const float *q, size_t q_stride, int num_queries, const void *const *keys,
-                    const void *const *ahead, int num_keys, int width, float *scores)
+                    const struct kernel_ahead *ahead, int num_keys, int width, float *scores)
 {
     const dot_job job = {q, q_stride, keys, num_keys, (size_t)width, scores};
     dot_as(PKV_F16, num_queries, ahead, &job);
 }
 
 static void dot_bf16(const float *q, size_t q_stride, int num_queries, const void *const *keys,
-                     const void *const *ahead, int num_keys, int width, float *scores)
+                     const struct kernel_ahead *ahead, int num_keys, int width, float *scores)
 {
     const dot_job job = {q, q_stride, keys, num_keys, (size_t)width, scores};
     dot_as(PKV_BF16, num_queries, ahead, &job);
 }
 
 static void dot_int8(const float *q, size_t q_stride, int num_queries, const void *const *keys,
-                     const void *const *ahead, int num_keys, int width, float *scores)
+                     const struct kernel_ahead *ahead, int num_keys, int width, float *scores)
 {
     const dot_job job = {q, q_stride, keys, num_keys, (size_t)width, scores};
     dot_as(PKV_INT8, num_queries, ahead, &job);
 }
 
 static void dot_e4m3(const float *q, size_t q_stride, int num_queries, const void *const *keys,
-                     const void *const *ahead, int num_keys, int width, float *scores)
+                     const struct kernel_ahead *ahead, int num_keys, int width, float *scores)
 {
     const dot_job job = {q, q_stride, keys, num_keys, (size_t)width, scores};
     dot_as(PKV_E4M3, num_queries, ahead, &job);
@@ -285,16 +273,19 @@ VEC_INLINE int weigh_blocks(enum pkv_dtype dtype, int num_queries, int num_vecs,
     return i;
 }
 
-VEC_INLINE void weigh_as(enum pkv_dtype dtype, int num_queries, const void *const *rows_ahead,
-                         const weigh_job *job)
+VEC_INLINE void weigh_as(enum pkv_dtype dtype, int num_queries,
+                         const struct kernel_ahead *rows_ahead, const weigh_job *job)
 {
-    const size_t width = VEC_WEIGH_VECS * VEC_LANES;
-    const int blocks = (num_queries + VEC_WEIGH_QUERIES - 1) / VEC_WEIGH_QUERIES *
+    /* twice the queries convert half as often, and e4m3 is dear to convert */
+    const bool is_wide = dtype == PKV_E4M3 && num_queries >= 2 * VEC_WEIGH_QUERIES;
+    const int queries = is_wide ? 2 * VEC_WEIGH_QUERIES : VEC_WEIGH_QUERIES;
+    const size_t width = (size_t)(is_wide ? VEC_WEIGH_VECS / 2 : VEC_WEIGH_VECS) * VEC_LANES;
+    const int blocks = (num_queries + queries - 1) / queries *
                        (int)((job->width + width - 1) / width) *
                        ((job->num_keys + WEIGH_RUN - 1) / WEIGH_RUN);
-    lookout ahead = look_at(rows_ahead, job->num_keys, job->width * bytes_of(dtype), blocks);
+    lookout ahead = look_at(rows_ahead, job->num_keys, blocks);
     int i = 0;
-    if (dtype == PKV_E4M3) { /* twice the queries convert half as often, and it is dear */
+    if (is_wide) {
         i = weigh_blocks(dtype, 2 * VEC_WEIGH_QUERIES, VEC_WEIGH_VECS / 2, i, num_queries, &ahead,
                          job);
     }
@@ -309,40 +300,40 @@ VEC_INLINE void weigh_as(enum pkv_dtype dtype, int num_queries, const void *cons
 }
 
 static void weigh_f32(const float *p, const float *alpha, int num_queries,
-                      const void *const *values, const void *const *ahead, int num_keys, int width,
-                      float *acc, size_t acc_stride)
+                      const void *const *values, const struct kernel_ahead *ahead, int num_keys,
+                      int width, float *acc, size_t acc_stride)
 {
     const weigh_job job = {p, alpha, values, num_keys, (size_t)width, acc, acc_stride};
     weigh_as(PKV_F32, num_queries, ahead, &job);
 }
 
 static void weigh_f16(const float *p, const float *alpha, int num_queries,
-                      const void *const *values, const void *const *ahead, int num_keys, int width,
-                      float *acc, size_t acc_stride)
+                      const void *const *values, const struct kernel_ahead *ahead, int num_keys,
+                      int width, float *acc, size_t acc_stride)
 {
     const weigh_job job = {p, alpha, values, num_keys, (size_t)width, acc, acc_stride};
     weigh_as(PKV_F16, num_queries, ahead, &job);
 }
 
 static void weigh_bf16(const float *p, const float *alpha, int num_queries,
-                       const void *const *values, const void *const *ahead, int num_keys, int width,
-                       float *acc, size_t acc_stride)
+                       const void *const *values, const struct kernel_ahead *ahead, int num_keys,
+                       int width, float *acc, size_t acc_stride)
 {
     const weigh_job job = {p, alpha, values, num_keys, (size_t)width, acc, acc_stride};
     weigh_as(PKV_BF16, num_queries, ahead, &job);
 }
 
 static void weigh_int8(const float *p, const float *alpha, int num_queries,
-                       const void *const *values, const void *const *ahead, int num_keys, int width,
-                       float *acc, size_t acc_stride)
+                       const void *const *values, const struct kernel_ahead *ahead, int num_keys,
+                       int width, float *acc, size_t acc_stride)
 {
     const weigh_job job = {p, alpha, values, num_keys, (size_t)width, acc, acc_stride};
     weigh_as(PKV_INT8, num_queries, ahead, &job);
 }
 
 static void weigh_e4m3(const float *p, const float *alpha, int num_queries,
-                       const void *const *values, const void *const *ahead, int num_keys, int width,
-                       float *acc, size_t acc_stride)
+                       const void *const *values, const struct kernel_ahead *ahead, int num_keys,
+                       int width, float *acc, size_t acc_stride)
 {
     const weigh_job job = {p, alpha, values, num_keys, (size_t)width, acc, acc_stride};
     weigh_as(PKV_E4M3, num_queries, ahead, &job);

@@ -98,8 +98,6 @@ void tile_shift(const struct run *run, const struct tile *tile, int32_t heads, s
 struct operands {
     const void *const *keys;
     const void *const *values;
-    const void *const *keys_ahead; /* rows to ask for meanwhile, or NULL */
-    const void *const *values_ahead;
     enum pkv_dtype k_dtype;
     enum pkv_dtype v_dtype;
 };
@@ -124,14 +122,12 @@ static bool is_worth_staging(enum pkv_dtype dtype, int rows)
 
 /* Chooses between reading a tile in place and converting it first. staged holds the pointers. */
 static struct operands stage(const struct run *run, int rows, const struct tile *tile,
-                             const struct tile *ahead, const struct scratch *s, struct tile *staged)
+                             const struct scratch *s, struct tile *staged)
 {
     const struct gqa_shape *shape = &run->plan->shape;
     struct operands o = {
         .keys = tile->keys,
         .values = tile->values,
-        .keys_ahead = ahead != NULL ? ahead->keys : NULL,
-        .values_ahead = ahead != NULL ? ahead->values : NULL,
         .k_dtype = run->layer->cache.k_dtype,
         .v_dtype = run->v_dtype,
     };
@@ -170,17 +166,25 @@ void tile_attend(const struct run *run, size_t num_rows, const struct tile *tile
     const struct kernels *kernels = run->kernels;
     const int rows = (int)num_rows;
     struct tile staged;
-    const struct operands o = stage(run, rows, tile, ahead, s, &staged);
+    const struct operands o = stage(run, rows, tile, s, &staged);
+    const struct kernel_ahead keys_ahead = {
+        .rows = ahead != NULL ? ahead->keys : NULL,
+        .row_bytes = (size_t)shape->k_width * pkv_dtype_bytes(run->layer->cache.k_dtype),
+    };
+    const struct kernel_ahead values_ahead = {
+        .rows = ahead != NULL ? ahead->values : NULL,
+        .row_bytes = (size_t)shape->v_width * pkv_dtype_bytes(run->v_dtype),
+    };
     kernel_dot *dot = run->packed_parts > 0 ? kernels->dot_packed[run->packed_parts - 1]
                                             : kernels->dot[o.k_dtype];
-    dot(s->q, s->q_stride, rows, o.keys, o.keys_ahead, tile->count, shape->k_width, s->scores);
+    dot(s->q, s->q_stride, rows, o.keys, &keys_ahead, tile->count, shape->k_width, s->scores);
     float scale = run->logit_scale;
     if (run->constants->softcap > 0.0f || bias != NULL) {
         adjust_scores(run, num_rows, (size_t)tile->count, bias, s->scores);
         scale = 1.0f;
     }
     kernels->softmax(s->scores, rows, tile->count, scale, s->max, s->sum, s->alpha);
-    kernels->weigh[o.v_dtype](s->scores, s->alpha, rows, o.values, o.values_ahead, tile->count,
+    kernels->weigh[o.v_dtype](s->scores, s->alpha, rows, o.values, &values_ahead, tile->count,
                               shape->v_width, s->acc, s->acc_stride);
 }
 

@@ -11,7 +11,7 @@
 
 /* Of `step` rows a block, in 1/65536, `due` have come up so far. */
 typedef struct {
-    const void *const *rows; /* NULL: nothing to ask for */
+    const void *const *rows;
     size_t row_bytes;
     uint32_t num_rows;
     uint32_t row;
@@ -19,12 +19,17 @@ typedef struct {
     uint32_t step;
 } lookout;
 
-VEC_INLINE lookout look_at(const void *const *rows, int num_rows, size_t row_bytes, int num_blocks)
+VEC_INLINE lookout look_at(const struct kernel_ahead *ahead, int num_rows, int num_blocks)
 {
-    const uint32_t count = rows != NULL ? (uint32_t)num_rows : 0;
-    const uint32_t blocks = num_blocks > 0 ? (uint32_t)num_blocks : 1;
-    const lookout ahead = {rows, row_bytes, count, 0, 0, ((count << 16) + blocks - 1) / blocks};
-    return ahead;
+    const lookout none = {NULL, 0, 0, 0, 0, 0};
+    if (ahead == NULL || ahead->rows == NULL || num_blocks < 1) {
+        return none;
+    }
+    const uint32_t count = (uint32_t)num_rows;
+    const uint32_t blocks = (uint32_t)num_blocks;
+    const lookout at = {
+        ahead->rows, ahead->row_bytes, count, 0, 0, ((count << 16) + blocks - 1) / blocks};
+    return at;
 }
 
 /* Called once in each block. */

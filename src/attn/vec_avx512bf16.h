@@ -11,7 +11,7 @@
 
 #include "attn/vec_avx512.h"
 
-#include "attn/vec_ahead.h"
+#include "attn/vec_ahead.h" /* which needs the vectors */
 
 #if defined(__AVX512BF16__)
 
@@ -108,12 +108,12 @@ VEC_INLINE void pair_keys(int num_parts, int num_queries, const float *q, size_t
 }
 
 VEC_INLINE void pair_dot(int num_parts, const float *q, size_t q_stride, int num_queries,
-                         const void *const *keys, const void *const *rows_ahead, int num_keys,
-                         int width, float *scores)
+                         const void *const *keys, const struct kernel_ahead *rows_ahead,
+                         int num_keys, int width, float *scores)
 {
     const int blocks = (num_queries / VEC_DOT_QUERIES + num_queries % VEC_DOT_QUERIES) *
                        ((num_keys + VEC_DOT_KEYS - 1) / VEC_DOT_KEYS);
-    lookout ahead = look_at(rows_ahead, num_keys, (size_t)width * sizeof(uint16_t), blocks);
+    lookout ahead = look_at(rows_ahead, num_keys, blocks);
     int i = 0;
     for (; i + VEC_DOT_QUERIES <= num_queries; i += VEC_DOT_QUERIES) {
         pair_keys(num_parts, VEC_DOT_QUERIES, q + (size_t)i * q_stride, q_stride, keys, num_keys,
@@ -126,13 +126,13 @@ VEC_INLINE void pair_dot(int num_parts, const float *q, size_t q_stride, int num
 }
 
 static void pair_dot_hi(const float *q, size_t q_stride, int num_queries, const void *const *keys,
-                        const void *const *ahead, int num_keys, int width, float *scores)
+                        const struct kernel_ahead *ahead, int num_keys, int width, float *scores)
 {
     pair_dot(1, q, q_stride, num_queries, keys, ahead, num_keys, width, scores);
 }
 
 static void pair_dot_both(const float *q, size_t q_stride, int num_queries, const void *const *keys,
-                          const void *const *ahead, int num_keys, int width, float *scores)
+                          const struct kernel_ahead *ahead, int num_keys, int width, float *scores)
 {
     pair_dot(2, q, q_stride, num_queries, keys, ahead, num_keys, width, scores);
 }

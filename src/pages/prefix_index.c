@@ -547,7 +547,8 @@ int32_t prefix_index_take(struct prefix_index *index, int32_t group)
 {
     const int32_t block = block_pool_take(index->pools[group]);
     if (block != PREFIX_NONE && index->block_nodes[group][block] != 0) {
-        index->counters.evictions++;
+        const struct prefix_ref node = prefix_index_node_of(index, group, block);
+        index->counters.evictions += prefix_index_is_live(index, node); /* else it was flushed */
         part(index, group, block);
     }
     return block;

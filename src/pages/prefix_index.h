@@ -83,7 +83,8 @@ enum prefix_change {
 };
 
 /* Called at each such change, for events and counters; NULL = nobody. It must not call the index
- * except to read. The reason (capacity, flush, reset) is what its owner was doing. */
+ * except to read. A node that loses its last block was evicted while it is live, flushed or
+ * reset when it is not. */
 typedef void prefix_observer(void *context, enum prefix_change change, struct prefix_ref node);
 
 /* max_namespaces bounds the sets of fields alive at one time, and the field values too; 0 stands

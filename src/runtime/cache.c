@@ -214,6 +214,7 @@ static void free_cache(pkv_cache *cache)
     hooks_free_array(&cache->mem.routed, cache->arrays, cache->array_bytes, 1);
     if (cache->has_mutex) {
         pthread_mutex_destroy(&cache->mutex);
+        pthread_mutex_destroy(&cache->gate);
     }
     mem_close(&cache->mem);
     hooks_free_array(&hooks, cache, 1, sizeof *cache);
@@ -384,6 +385,10 @@ static enum pkv_status build_attention(pkv_cache *cache)
 static enum pkv_status build(pkv_cache *cache, const struct config_budget *budget)
 {
     if (pthread_mutex_init(&cache->mutex, NULL) != 0) {
+        return refuse(PKV_NO_MEMORY, "no memory for a mutex");
+    }
+    if (pthread_mutex_init(&cache->gate, NULL) != 0) {
+        pthread_mutex_destroy(&cache->mutex);
         return refuse(PKV_NO_MEMORY, "no memory for a mutex");
     }
     cache->has_mutex = true;

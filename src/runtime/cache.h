@@ -242,7 +242,7 @@ struct events {
     uint64_t cleared_epoch; /* nodes of an earlier one went with the last CLEARED */
 };
 
-/* The prefix cache of a cache. index NULL: there is none, and the rest is zero. */
+/* The prefix cache of a cache. index NULL: there is none, and the rest is zero but for counts. */
 struct prefix_cache {
     struct prefix_index *index;
     int32_t block_size;
@@ -278,6 +278,7 @@ struct pkv_cache {
     size_t array_bytes;
     bool has_mutex;
     pthread_mutex_t mutex;
+    pthread_mutex_t gate; /* held by the one thread that waits for the mutex next */
 
     /* guarded by the mutex */
     bool is_closed;
@@ -291,14 +292,32 @@ struct pkv_cache {
     struct check_cell *check_cells;
 };
 
+/* Waits behind whoever waits already. */
+static inline void cache_queue(pkv_cache *cache)
+{
+    pthread_mutex_lock(&cache->gate);
+    pthread_mutex_lock(&cache->mutex);
+    pthread_mutex_unlock(&cache->gate);
+}
+
 static inline void cache_lock(pkv_cache *cache)
 {
-    pthread_mutex_lock(&cache->mutex);
+    if (pthread_mutex_trylock(&cache->mutex) != 0) {
+        cache_queue(cache);
+    }
 }
 
 static inline void cache_unlock(pkv_cache *cache)
 {
     pthread_mutex_unlock(&cache->mutex);
+}
+
+/* Between two slices of a long walk: others come first. To unlock and to lock again would not do:
+ * the walker is there before those who have to be woken. */
+static inline void cache_let_in(pkv_cache *cache)
+{
+    cache_unlock(cache);
+    cache_queue(cache);
 }
 
 static inline bool group_is_paged(const struct group *group)

@@ -7,6 +7,7 @@
 #ifndef PKV_RUNTIME_CONFIG_H
 #define PKV_RUNTIME_CONFIG_H
 
+#include "base/hooks.h"
 #include "pagedkv/runtime.h"
 
 /* Sequence indices take 24 bits of a handle. */
@@ -35,7 +36,7 @@ struct config_group {
  * the same entry of many rows would compete for one set of the processor's caches. */
 static inline size_t config_row_stride(int32_t count, size_t entry_bytes)
 {
-    const size_t entries_per_line = 64 / entry_bytes;
+    const size_t entries_per_line = HOOKS_CACHE_LINE / entry_bytes;
     return (((size_t)count + entries_per_line - 1) / entries_per_line | 1) * entries_per_line;
 }
 

@@ -11,7 +11,9 @@
 #include "runtime/pin.h"
 #include "runtime/prefix.h"
 
+/* Index nodes, and blocks whose pages may have to be written over, under one hold of the mutex. */
 #define SLICE 32
+#define SCRUB_SLICE 4
 
 static int32_t num_held(const pkv_cache *cache)
 {
@@ -36,15 +38,13 @@ static void report(const struct pkv_flush_report *found, const struct prefix_swe
 static void sweep(pkv_cache *cache, struct prefix_swept *swept)
 {
     while (!prefix_index_sweep(cache->prefix.index, SLICE, swept)) {
-        cache_unlock(cache);
-        cache_lock(cache);
+        cache_let_in(cache);
     }
     for (int32_t g = 0; blocks_are_scrubbed(cache) && g < cache->config.num_groups; g++) {
         struct group *group = &cache->groups[g];
-        for (int32_t first = 0; first < group->config->num_blocks; first += SLICE) {
-            blocks_scrub_forgotten(cache, group, first, SLICE);
-            cache_unlock(cache);
-            cache_lock(cache);
+        for (int32_t first = 0; first < group->config->num_blocks; first += SCRUB_SLICE) {
+            blocks_scrub_forgotten(cache, group, first, SCRUB_SLICE);
+            cache_let_in(cache);
         }
     }
 }

@@ -67,11 +67,11 @@ static size_t score_bytes(const struct shape *shape)
 static void call_whole(struct dots *dots, struct check *check)
 {
     const struct shape *shape = &check->shape;
+    const struct kernel_ahead ahead = {dots->keys.ahead, dots->keys.bytes};
     dots->scores =
         guarded_place(&check->output, 0, score_bytes(shape), sizeof(float), shape->place);
     dots->kernel(dots->q, dots->q_stride, shape->queries, dots->keys.stored,
-                 shape->width % 2 == 0 ? dots->keys.ahead : NULL, shape->keys, shape->width,
-                 dots->scores);
+                 shape->width % 2 == 0 ? &ahead : NULL, shape->keys, shape->width, dots->scores);
     check_output_edges(check, dots->scores, score_bytes(shape));
     for (int i = 0; i + 1 < shape->queries; i++) {
         for (int j = shape->keys; j < TILE_KEYS; j++) {

@@ -63,9 +63,9 @@ static void call_whole(struct sums *sums, struct check *check)
 {
     const struct shape *shape = &check->shape;
     const size_t bytes = sums->acc_floats * sizeof(float);
+    const struct kernel_ahead ahead = {sums->values.ahead, sums->values.bytes};
     check->kernels->weigh[check->dtype](sums->stored_p, sums->stored_alpha, shape->queries,
-                                        sums->values.stored,
-                                        shape->width % 2 == 0 ? sums->values.ahead : NULL,
+                                        sums->values.stored, shape->width % 2 == 0 ? &ahead : NULL,
                                         shape->keys, shape->width, sums->result, sums->acc_stride);
     check_output_edges(check, sums->result, bytes);
     check_that(check, memcmp(p_before, sums->stored_p, sums->p_bytes) == 0, "p was written");
