@@ -658,6 +658,41 @@ static void call_inside_a_parallel_region_gives_the_same_bits(void)
     judge_callers(callers);
 }
 
+/* Tasks are numbered by int32: row by row and head by head. */
+static void more_rows_and_heads_than_can_be_numbered_refuse(void)
+{
+    enum { ROWS = 70000, HEADS = 32768 };
+    static int32_t cu_seqlens[ROWS + 1];
+    static float q[HEADS], k[HEADS], v[HEADS], out[HEADS];
+    pkv_workspace *workspace = NULL;
+    for (int32_t i = 1; i <= ROWS; i++) {
+        cu_seqlens[i] = 1;
+    }
+    struct pkv_gqa_args args = {
+        .size = sizeof args,
+        .form = PKV_CACHE_NONE,
+        .dtype = PKV_F32,
+        .num_heads = HEADS,
+        .kv_heads = HEADS,
+        .k_width = 1,
+        .batch = ROWS,
+        .num_tokens = 1,
+        .cu_seqlens_q = cu_seqlens,
+        .q = q,
+        .k = k,
+        .v = v,
+        .out = out,
+    };
+    ASSERT_STATUS(PKV_OK, pkv_workspace_create(2, test_isa(), NULL, &workspace));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_gqa(workspace, &args));
+    CU_ASSERT_PTR_NOT_NULL(strstr(pkv_last_error(), "70000 rows of 32768 KV heads"));
+    args.batch = 65535;
+    v[HEADS - 1] = 3.0f;
+    ASSERT_STATUS(PKV_OK, pkv_gqa(workspace, &args));
+    CU_ASSERT(out[HEADS - 1] == 3.0f && out[0] == 0.0f);
+    pkv_workspace_destroy(workspace);
+}
+
 static const struct test_case cases[] = {
     TEST(isa_names_are_words_and_anything_else_is_unknown),
     TEST(workspace_refuses_what_it_cannot_be),
@@ -671,6 +706,7 @@ static const struct test_case cases[] = {
     TEST(plan_of_another_workspace_refuses),
     TEST(absent_workspace_plan_or_args_refuse),
     TEST(refused_plan_holds_nothing_to_run),
+    TEST(more_rows_and_heads_than_can_be_numbered_refuse),
     TEST(every_failed_allocation_leaves_all_as_it_was),
     TEST(second_identical_call_takes_no_memory),
     TEST(workspace_grows_and_shrinks_with_its_calls),

@@ -237,6 +237,11 @@ enum pkv_status gqa_plan_split(pkv_workspace *workspace, pkv_plan *plan,
     if (!split_rows(workspace, plan) || !deal_units(workspace, plan)) {
         return refuse(PKV_NO_MEMORY, "no memory for a plan of %d rows", plan->num_rows);
     }
+    const int64_t most_tasks = (int64_t)max_i32(plan->num_rows, plan->num_folds) * shape->kv_heads;
+    if (most_tasks > INT32_MAX) {
+        return refuse(PKV_INVALID_ARGUMENT, "%d rows of %d KV heads, more than %d tasks",
+                      plan->num_rows, shape->kv_heads, INT32_MAX);
+    }
     size_t floats = 0;
     size_t bytes = 0;
     const size_t tiles = (size_t)plan->num_partials * (size_t)shape->kv_heads;
