@@ -20,7 +20,7 @@
 
 /* Units a thread should have to choose from, and below how much work a thread is not worth waking.
  */
-#define UNITS_PER_THREAD 8
+#define UNITS_PER_THREAD 16
 #define MIN_THREAD_COST ((int64_t)4096)
 
 bool plan_push(pkv_workspace *workspace, struct buffer *list, int32_t *count, const void *item,
