@@ -36,12 +36,14 @@
 #define PKV_NODISCARD __attribute__((warn_unused_result))
 #define PKV_PRINTF(text, first) __attribute__((format(printf, text, first)))
 #define PKV_THREAD_LOCAL __thread
+#define PKV_PREFETCH(address) __builtin_prefetch(address)
 #else
 #define PKV_API
 #define PKV_WEAK
 #define PKV_NODISCARD
 #define PKV_PRINTF(text, first)
 #define PKV_THREAD_LOCAL _Thread_local
+#define PKV_PREFETCH(address) ((void)(address))
 #endif
 #if defined(_OPENMP)
 #define PKV_HAVE_OPENMP 1

@@ -18,6 +18,7 @@
 
 #include <string.h>
 
+#include "base/minmax.h"
 #include "base/window.h"
 #include "pages/prefix_hash.h"
 
@@ -105,24 +106,35 @@ static const uint64_t *extra_of(const uint64_t *extra, int32_t count)
     return any == 0 ? NULL : extra;
 }
 
-struct prefix_content prefix_content_of(struct prefix_index *index, struct prefix_ref parent,
-                                        int32_t namespace_id, const int32_t *tokens,
-                                        const uint64_t *extra, size_t head_bytes)
+/* Content of one block behind one with key *above, NULL for none; its parent is not set. */
+static struct prefix_content content_behind(struct prefix_index *index,
+                                            const struct prefix_key *above, int32_t namespace_id,
+                                            const int32_t *tokens, const uint64_t *extra,
+                                            size_t head_bytes)
 {
     const int32_t block_size = index->config.block_size;
-    struct prefix_content content = {.parent = parent,
-                                     .namespace_id = namespace_id,
-                                     .tokens = tokens,
-                                     .extra = extra_of(extra, block_size)};
-    const bool has_parent = parent.index != PREFIX_NONE;
+    struct prefix_content content = {
+        .namespace_id = namespace_id, .tokens = tokens, .extra = extra_of(extra, block_size)};
     unsigned char *to = index->buffer + head_bytes;
-    to = put_u64(to, (uint64_t)has_parent | (uint64_t)(content.extra != NULL) << 32);
-    to = put_key(to, has_parent ? index->nodes[parent.index].key : (struct prefix_key){0, 0});
+    to = put_u64(to, (uint64_t)(above != NULL) | (uint64_t)(content.extra != NULL) << 32);
+    to = put_key(to, above != NULL ? *above : (struct prefix_key){0, 0});
     to = put_tokens(to, tokens, (size_t)block_size);
     for (int32_t i = 0; content.extra != NULL && i < block_size; i++) {
         to = put_u64(to, content.extra[i]);
     }
     content.key = prefix_hash_bytes(index->buffer, (size_t)(to - index->buffer));
+    return content;
+}
+
+struct prefix_content prefix_content_of(struct prefix_index *index, struct prefix_ref parent,
+                                        int32_t namespace_id, const int32_t *tokens,
+                                        const uint64_t *extra, size_t head_bytes)
+{
+    const bool has_parent = parent.index != PREFIX_NONE;
+    const struct prefix_key *above = has_parent ? &index->nodes[parent.index].key : NULL;
+    struct prefix_content content =
+        content_behind(index, above, namespace_id, tokens, extra, head_bytes);
+    content.parent = parent;
     return content;
 }
 
@@ -200,36 +212,90 @@ struct prefix_ref prefix_index_find(struct prefix_index *index, struct prefix_re
     return at == PREFIX_NONE ? PREFIX_ROOT : prefix_ref_of(index, at);
 }
 
+/* A key needs the content of the blocks before it, not their nodes. So the keys of some blocks are
+ * made at once and what may be theirs is asked for, and the memory's answers overlap. The first
+ * time for one block, then for twice as many each time: a prompt that nothing is known of costs one
+ * hash. */
+#define MOST_AHEAD 8
+
+/* Where in a prompt the keys have come to. */
+struct key_walk {
+    const struct prefix_scope *scope;
+    const int32_t *tokens;
+    const uint64_t *extra;
+    int32_t block;
+    int32_t namespace_id; /* whose head lies in the buffer, of head_bytes */
+    size_t head_bytes;
+    struct prefix_key above;
+};
+
+/* Contents of the next blocks, up to `most`; fewer where the scope ends. */
+static int32_t make_contents(struct prefix_index *index, struct key_walk *walk, int32_t most,
+                             struct prefix_content *contents)
+{
+    const size_t block_size = (size_t)index->config.block_size;
+    for (int32_t i = 0; i < most; i++) {
+        const size_t first = (size_t)walk->block * block_size;
+        const int32_t wanted = prefix_scope_at(walk->scope, walk->block);
+        if (wanted == PREFIX_NONE) {
+            return i;
+        }
+        if (wanted != walk->namespace_id) {
+            walk->namespace_id = wanted;
+            walk->head_bytes = prefix_write_head(index, wanted);
+        }
+        contents[i] = content_behind(
+            index, walk->block > 0 ? &walk->above : NULL, wanted, walk->tokens + first,
+            walk->extra == NULL ? NULL : walk->extra + first, walk->head_bytes);
+        walk->above = contents[i].key;
+        walk->block++;
+        PKV_PREFETCH(&index->buckets[prefix_bucket(index, contents[i].key)]);
+    }
+    return most;
+}
+
+/* Asks for the first candidate of each. */
+static void ask_for(const struct prefix_index *index, const struct prefix_content *contents,
+                    int32_t count)
+{
+    for (int32_t i = 0; i < count; i++) {
+        const int32_t at = index->buckets[prefix_bucket(index, contents[i].key)] - 1;
+        if (at != PREFIX_NONE) {
+            PKV_PREFETCH(&index->nodes[at]);
+            PKV_PREFETCH(prefix_tokens_at(index, at));
+            PKV_PREFETCH(prefix_blocks_at(index, at));
+        }
+    }
+}
+
 int32_t prefix_index_match(struct prefix_index *index, const struct prefix_scope *scope,
                            const int32_t *tokens, const uint64_t *extra, int32_t max_blocks,
                            struct prefix_ref *nodes)
 {
-    const size_t block_size = (size_t)index->config.block_size;
+    struct key_walk walk = {
+        .scope = scope, .tokens = tokens, .extra = extra, .namespace_id = PREFIX_NONE};
+    struct prefix_content contents[MOST_AHEAD];
     struct prefix_ref parent = PREFIX_ROOT;
-    int32_t namespace_id = PREFIX_NONE;
-    size_t head_bytes = 0;
     bool is_colliding = false;
-    for (int32_t block = 0; block < max_blocks; block++) {
-        const size_t first = (size_t)block * block_size;
-        const int32_t wanted = prefix_scope_at(scope, block);
-        if (wanted == PREFIX_NONE) {
-            return block;
+    int32_t found = 0;
+    for (int32_t most = 1; found < max_blocks; most = min_i32(2 * most, MOST_AHEAD)) {
+        const int32_t wanted = min_i32(most, max_blocks - found);
+        const int32_t count = make_contents(index, &walk, wanted, contents);
+        ask_for(index, contents, count);
+        for (int32_t i = 0; i < count; i++) {
+            contents[i].parent = parent;
+            const int32_t at = prefix_search(index, &contents[i], &is_colliding);
+            if (at == PREFIX_NONE) {
+                return found;
+            }
+            parent = prefix_ref_of(index, at);
+            nodes[found++] = parent;
         }
-        if (wanted != namespace_id) {
-            namespace_id = wanted;
-            head_bytes = prefix_write_head(index, namespace_id);
+        if (count < wanted) {
+            return found;
         }
-        const struct prefix_content content =
-            prefix_content_of(index, parent, namespace_id, tokens + first,
-                              extra == NULL ? NULL : extra + first, head_bytes);
-        const int32_t at = prefix_search(index, &content, &is_colliding);
-        if (at == PREFIX_NONE) {
-            return block;
-        }
-        parent = prefix_ref_of(index, at);
-        nodes[block] = parent;
     }
-    return max_blocks;
+    return found;
 }
 
 /* --- residency */

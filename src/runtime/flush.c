@@ -12,7 +12,7 @@
 #include "runtime/prefix.h"
 
 /* Index nodes, and blocks whose pages may have to be written over, under one hold of the mutex. */
-#define SLICE 32
+#define SLICE 64
 #define SCRUB_SLICE 4
 
 static int32_t num_held(const pkv_cache *cache)
