@@ -29,7 +29,7 @@ sanitize := -g -O1 -fno-omit-frame-pointer -fno-sanitize-recover=all -Wno-conver
 flags_release  := -O2 -g
 flags_debug    := -Og -g3 -DPKV_ASSERTIONS
 flags_scalar   := -O2 -g -DPKV_SCALAR_ONLY
-flags_coverage := -O1 -g --coverage -DPKV_ASSERTIONS
+flags_coverage := -O1 -g --coverage
 flags_asan     := $(sanitize) -fsanitize=address,undefined -DPKV_ASSERTIONS
 flags_ubsan    := $(sanitize) -fsanitize=undefined -DPKV_ASSERTIONS
 flags_tsan     := $(sanitize) -fsanitize=thread -DPKV_ASSERTIONS
