@@ -120,7 +120,8 @@ static int32_t check_pin(pkv_cache *cache, int32_t g, int32_t index)
             return broken + report(cache, "a pin whose run is broken", g, NO_SEQ, index);
         }
         const int32_t block = prefix_index_block(cache->prefix.index, ref, g);
-        if (pin_maps(group, pin, i) && block == NO_BLOCK) {
+        const bool is_block = block >= 0 && block < group->config->num_blocks;
+        if (pin_maps(group, pin, i) && !is_block) {
             broken += report(cache, "a pin without its block", g, NO_SEQ, index);
         } else if (pin_maps(group, pin, i)) {
             cache->check_cells[block].count++;
@@ -149,6 +150,31 @@ static int32_t check_prefix_pins(pkv_cache *cache, int32_t g)
     }
     if (num_pinned != cache->groups[g].num_pinned) {
         broken += report(cache, "the number of pinned blocks", g, NO_SEQ, num_pinned);
+    }
+    return broken;
+}
+
+/* Records of pins are in use, or on the free list. */
+static int32_t check_pin_list(const pkv_cache *cache)
+{
+    const struct prefix_cache *prefix = &cache->prefix;
+    const int32_t most = cache->config.max_pinned_blocks;
+    int32_t broken = 0;
+    int32_t num_pins = 0;
+    int32_t num_free = 0;
+    for (int32_t i = 0; i < most; i++) {
+        num_pins += prefix->pins[i].num_nodes > 0;
+    }
+    if (num_pins != prefix->num_pins) {
+        broken += report(cache, "the number of pins", -1, NO_SEQ, prefix->num_pins);
+    }
+    int32_t i = prefix->first_free_pin;
+    while (i >= 0 && i < most && num_free < most && prefix->pins[i].num_nodes == 0) {
+        num_free++;
+        i = prefix->pins[i].next_free;
+    }
+    if (i != NO_BLOCK || num_free != most - num_pins) {
+        broken += report(cache, "the list of free pins", -1, NO_SEQ, i);
     }
     return broken;
 }
@@ -195,7 +221,7 @@ static int32_t check_prefix(pkv_cache *cache)
             }
         }
     }
-    return broken + prefix_index_check(cache->prefix.index);
+    return broken + check_pin_list(cache) + prefix_index_check(cache->prefix.index);
 }
 
 static int32_t check_blocks(pkv_cache *cache, int32_t g)
