@@ -7,7 +7,7 @@
 
 #include "server.h"
 
-enum { CALL_BLOCKS = 4096, PROMPT = 1024, TURNS = 201, MAX_KINDS = 24 };
+enum { CALL_BLOCKS = 4096, TURNS = 201, MAX_KINDS = 24 };
 
 struct kind {
     const char *name;
@@ -106,29 +106,16 @@ static void miss(struct server *server, uint64_t seed)
     server_end(server, seq);
 }
 
-/* Fills the pool with cached blocks, all of one tenant. */
-static void refill(struct server *server, const struct pkv_seq_options *options, uint64_t seed)
-{
-    int32_t tokens[PROMPT];
-    for (int32_t i = 0; i < CALL_BLOCKS / (PROMPT / BLOCK_SIZE); i++) {
-        pkv_seq seq;
-        measure_must(pkv_seq_create(server->cache, options, &seq), "pkv_seq_create");
-        server_tokens(tokens, PROMPT, seed + (uint64_t)i);
-        server_write(server, seq, tokens, 0, PROMPT);
-        server_end(server, seq);
-    }
-}
-
 static void forget_all(struct server *server)
 {
     const struct pkv_namespace_field tenant = {1, 1, "t", 0};
     const struct pkv_seq_options options = {
         .size = sizeof options, .namespace_fields = &tenant, .num_namespace_fields = 1};
     for (uint64_t i = 0; i < 5; i++) {
-        refill(server, &options, 100000 * (i + 1));
+        server_fill(server, &options, CALL_BLOCKS, 100000 * (i + 1));
         CALL("check, 4096 blocks", pkv_cache_check(server->cache) == 0 ? PKV_OK : PKV_CORRUPT);
         CALL("flush, 4096 blocks", pkv_namespace_flush(server->cache, &tenant, NULL));
-        refill(server, NULL, 100000 * (i + 11));
+        server_fill(server, NULL, CALL_BLOCKS, 100000 * (i + 11));
         CALL("reset, 4096 blocks (slices)", pkv_cache_reset(server->cache, false, NULL));
     }
 }

@@ -121,3 +121,16 @@ void server_tokens(int32_t *tokens, int32_t n, uint64_t seed)
         tokens[0] = (int32_t)seed;
     }
 }
+
+void server_fill(struct server *server, const struct pkv_seq_options *options, int32_t num_blocks,
+                 uint64_t seed)
+{
+    int32_t tokens[PROMPT];
+    for (int32_t i = 0; i < num_blocks / (PROMPT / BLOCK_SIZE); i++) {
+        pkv_seq seq;
+        measure_must(pkv_seq_create(server->cache, options, &seq), "pkv_seq_create");
+        server_tokens(tokens, PROMPT, seed + (uint64_t)i);
+        server_write(server, seq, tokens, 0, PROMPT);
+        server_end(server, seq);
+    }
+}

@@ -9,7 +9,7 @@
 #include "measure.h"
 #include "pagedkv.h"
 
-enum { BLOCK_SIZE = 16, WIDTH = 16, ROWS = 256, KEYS = 4096, STEP_TOKENS = 4096 };
+enum { BLOCK_SIZE = 16, WIDTH = 16, ROWS = 256, KEYS = 4096, STEP_TOKENS = 4096, PROMPT = 1024 };
 
 struct server {
     struct counting counting;
@@ -42,6 +42,10 @@ void server_write(struct server *server, pkv_seq seq, const int32_t *tokens, int
 
 pkv_seq server_seq(struct server *server);
 void server_end(struct server *server, pkv_seq seq);
+
+/* Leaves num_blocks cached blocks behind, of prompts of PROMPT tokens from this seed on. */
+void server_fill(struct server *server, const struct pkv_seq_options *options, int32_t num_blocks,
+                 uint64_t seed);
 
 /* n tokens that begin like those of no other seed. */
 void server_tokens(int32_t *tokens, int32_t n, uint64_t seed);

@@ -10,7 +10,7 @@
 
 #include "server.h"
 
-enum { WAIT_BLOCKS = 4096, PROMPT = 1024, ROUNDS = 7, NUM_WALKS = 4 };
+enum { WAIT_BLOCKS = 4096, ROUNDS = 7, NUM_WALKS = 4 };
 
 struct asker {
     pkv_cache *cache;
@@ -55,18 +55,6 @@ static bool pass(void *context, const struct pkv_block_info *info)
     return true;
 }
 
-static void fill(struct server *server, const struct pkv_seq_options *options, uint64_t seed)
-{
-    int32_t tokens[PROMPT];
-    for (int32_t i = 0; i < WAIT_BLOCKS / (PROMPT / BLOCK_SIZE); i++) {
-        pkv_seq seq;
-        measure_must(pkv_seq_create(server->cache, options, &seq), "pkv_seq_create");
-        server_tokens(tokens, PROMPT, seed + (uint64_t)i);
-        server_write(server, seq, tokens, 0, PROMPT);
-        server_end(server, seq);
-    }
-}
-
 static const struct pkv_namespace_field tenant = {1, 1, "t", 0};
 
 static void walk_through(pkv_cache *cache, int walk)
@@ -99,7 +87,7 @@ void bench_waits(void)
     for (int round = 0; round < ROUNDS; round++) {
         for (int walk = 0; walk < NUM_WALKS; walk++) {
             if (walk != 1) { /* check leaves everything as it was */
-                fill(&server, walk == 2 ? &options : NULL, 1000 * ++seed);
+                server_fill(&server, walk == 2 ? &options : NULL, WAIT_BLOCKS, 1000 * ++seed);
             }
             next_span(&asker);
             measure_pause(2);
