@@ -286,6 +286,13 @@ void prefix_note_step(pkv_cache *cache, int32_t index, int32_t first, const stru
     prefix->num_known = max_i32(prefix->num_prompt, end);
 }
 
+void prefix_ask_for(const pkv_cache *cache, int32_t index, int32_t at)
+{
+    if (cache_has_prefix(cache)) {
+        PKV_PREFETCH(tokens_of(cache, index) + at);
+    }
+}
+
 void prefix_end_step(pkv_cache *cache, int32_t index)
 {
     struct seq *seq = &cache->seqs[index];

@@ -68,6 +68,9 @@ void prefix_note_prompt(pkv_cache *cache, int32_t index, const struct prompt *pr
 /* Remembers tokens [first, first + n) that the step at hand writes; extra NULL = none. */
 void prefix_note_step(pkv_cache *cache, int32_t index, int32_t first, const struct prompt *tokens);
 
+/* Asks for the place of token `at` of a sequence in memory. */
+void prefix_ask_for(const pkv_cache *cache, int32_t index, int32_t at);
+
 /* The step is over, whatever it kept. */
 void prefix_end_step(pkv_cache *cache, int32_t index);
 

@@ -110,6 +110,20 @@ static enum pkv_status check_positions(const pkv_cache *cache, int32_t row,
     return PKV_OK;
 }
 
+/* What rows touch lies far apart: it is asked for while all rows are resolved, before the first is
+ * decided. `at` is the position of the sequence's next token. */
+static void ask_for(const pkv_cache *cache, int32_t seq, int32_t at)
+{
+    for (int32_t g = 0; g < cache->config.num_groups; g++) {
+        const struct group *group = &cache->groups[g];
+        if (group_is_paged(group)) {
+            PKV_PREFETCH(&group->seq_tables[seq]);
+            PKV_PREFETCH(seq_table_entries(group, seq) + at / group->config->block_size);
+        }
+    }
+    prefix_ask_for(cache, seq, at);
+}
+
 static enum pkv_status resolve_row(pkv_cache *cache, const struct pkv_batch *batch, int32_t row)
 {
     struct step *step = &cache->step;
@@ -131,6 +145,7 @@ static enum pkv_status resolve_row(pkv_cache *cache, const struct pkv_batch *bat
     const int64_t *position_ids =
         batch->position_ids != NULL ? batch->position_ids + step->cu_seqlens[row] : NULL;
     step->seqs[row] = sequence_index(cache, seq);
+    ask_for(cache, step->seqs[row], seq->length);
     step->cu_seqlens[row + 1] = step->cu_seqlens[row] + q_len;
     step->kv_lens[row] = seq->length + q_len;
     return check_positions(cache, row, position_ids, seq->length, q_len);
