@@ -10,7 +10,8 @@
 
 enum { BLOCK = 16, KEYS = 4096 };
 
-/* L8: Llama-3 8B; G8: 70B; MHA: Llama-2 7B; gpt-oss: its window layers; Qwen: Qwen2.5 7B. */
+/* L8: Llama-3 8B; G8: 70B; MHA: Llama-2 7B; gpt-oss: its window layers; Qwen: Qwen2.5 7B; one KV
+ * head of the first two. */
 static const struct model {
     const char *name;
     int32_t heads, kv_heads, width, window;
@@ -18,7 +19,8 @@ static const struct model {
 } models[] = {
     {"L8", 32, 8, 128, 0, false},      {"G8", 64, 8, 128, 0, false},
     {"MHA", 32, 32, 128, 0, false},    {"Qwen", 28, 4, 128, 0, false},
-    {"gpt-oss", 64, 8, 64, 128, true},
+    {"gpt-oss", 64, 8, 64, 128, true}, {"4/1", 4, 1, 128, 0, false},
+    {"8/1", 8, 1, 128, 0, false},
 };
 
 static const enum pkv_dtype all_types[] = {PKV_F32, PKV_F16, PKV_BF16, PKV_INT8, PKV_E4M3};
@@ -104,6 +106,19 @@ static void build_models(struct group *group)
     add_types(group, "gpt-oss", 8);
     for (int i = 0; i < NUM_TYPES; i++) { /* gpt-oss has a full layer between two window layers */
         add(group, "gpt-oss", 8, KEYS, all_types[i])->window = 0;
+    }
+}
+
+/* One KV head of so few keys that the second-level cache holds them: what the kernels do when
+ * memory is no matter. A tile is an eighth of a run. */
+static void build_cache(struct group *group)
+{
+    for (int i = 0; i < NUM_TYPES; i++) {
+        add(group, "4/1", 1, 512, all_types[i]);
+        add(group, "8/1", 1, 512, all_types[i]);
+    }
+    for (int i = 0; i < NUM_TYPES; i++) {
+        add(group, "4/1", 1, 512, all_types[i])->q_len = 4;
     }
 }
 
@@ -242,6 +257,7 @@ const struct group *cases_groups(int *count)
         {.name = "shared L8 f32", .quick = true, .build = build_shared_f32},
         {.name = "shared L8 bf16", .quick = true, .build = build_shared_bf16},
         {.name = "models", .quick = false, .build = build_models},
+        {.name = "cache", .quick = false, .build = build_cache},
         {.name = "rows", .quick = false, .build = build_rows},
         {.name = "keys", .quick = false, .build = build_keys},
         {.name = "heads", .quick = false, .build = build_heads},

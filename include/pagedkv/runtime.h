@@ -465,7 +465,7 @@ struct pkv_flush_report {
 /* Forgets everything cached under this field, and raises its epoch: sequences created before go on
  * but publish nothing more. Pins on it end. report may be NULL. PKV_INVALID_ARGUMENT,
  * PKV_UNSUPPORTED. O(index nodes + pins), the mutex being free now and then: from the first moment
- * on nothing of it is found. */
+ * on nothing of it is found; the report counts each block as it is when the walk comes to it. */
 PKV_API PKV_NODISCARD enum pkv_status pkv_namespace_flush(pkv_cache *cache,
                                                           const struct pkv_namespace_field *field,
                                                           struct pkv_flush_report *report);
