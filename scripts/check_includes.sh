@@ -3,10 +3,11 @@
 #
 # check_includes.sh: who may include whom. Prints every line that breaks the table and exits 1.
 #
-#   runtime -> attn, slots, pages, alloc, base      slots, pages -> alloc, base      alloc -> base
+#   runtime -> attn, slots, prefix, pages, alloc, base      prefix -> pages, alloc, base
+#   slots, pages -> alloc, base      alloc -> base
 #   attn    -> base, and of alloc block_table.h alone
 #   kernels (kernels_*, vec_*) -> kernels.h, vec_*, the template, intrinsics, a few C headers
-#   one door a package: jemalloc in alloc/mem.c, xxHash in pages/prefix_hash.c, OpenMP in
+#   one door a package: jemalloc in alloc/mem.c, xxHash in prefix/prefix_hash.c, OpenMP in
 #   attn/gqa*.c; no .c is included
 set -eu
 
@@ -29,8 +30,10 @@ may_include() {
     attn:pagedkv/attn.h | attn:alloc/block_table.h) return 0 ;;
     alloc:pagedkv/alloc.h) return 0 ;;
     pages:pagedkv/pages.h | pages:pagedkv/alloc.h | pages:alloc/*) return 0 ;;
+    prefix:pages/* | prefix:alloc/* | prefix:pagedkv/pages.h | prefix:pagedkv/alloc.h) return 0 ;;
     slots:pagedkv/slots.h | slots:pagedkv/alloc.h | slots:alloc/*) return 0 ;;
-    runtime:pagedkv/* | runtime:attn/* | runtime:slots/* | runtime:pages/* | runtime:alloc/*)
+    runtime:pagedkv/* | runtime:attn/* | runtime:slots/* | runtime:prefix/* | \
+        runtime:pages/* | runtime:alloc/*)
         return 0 ;;
     esac
     return 1
@@ -38,7 +41,8 @@ may_include() {
 
 is_project_header() {
     case $1 in
-    pagedkv.h | pagedkv/* | base/* | alloc/* | pages/* | slots/* | attn/* | runtime/* | *.c)
+    pagedkv.h | pagedkv/* | base/* | alloc/* | pages/* | prefix/* | slots/* | attn/* | runtime/* | \
+        *.c)
         return 0 ;;
     esac
     return 1
@@ -69,8 +73,8 @@ for file in src/*/*.[ch]; do
         esac
         case $header in
         jemalloc*) [ "$file" = src/alloc/mem.c ] || say "$file: jemalloc's door is alloc/mem.c" ;;
-        xxh*) [ "$file" = src/pages/prefix_hash.c ] ||
-            say "$file: xxHash's door is pages/prefix_hash.c" ;;
+        xxh*) [ "$file" = src/prefix/prefix_hash.c ] ||
+            say "$file: xxHash's door is prefix/prefix_hash.c" ;;
         omp.h)
             case $file in
             src/attn/gqa*.c) ;;

@@ -47,7 +47,7 @@ ${GCOV:-gcov} -b -n $counts 2>/dev/null | awk '
     END {
         for (i = 1; i <= num_files; i++) row(files[i])
         print ""
-        num_watched = split("src/alloc src/pages src/slots", watched, " ")
+        num_watched = split("src/alloc src/pages src/prefix src/slots", watched, " ")
         total = "the three together"
         for (i = 1; i <= num_watched; i++) {
             row(watched[i])

@@ -36,7 +36,7 @@
 #include "pagedkv/alloc.h"
 #include "pagedkv/runtime.h"
 #include "pagedkv/slots.h"
-#include "pages/prefix_index.h"
+#include "prefix/prefix_index.h"
 
 #define NO_BLOCK (-1)
 #define NO_SEQ (-1)

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "pages/prefix_hash.h"
+#include "prefix/prefix_hash.h"
 
 static struct pkv_block_key key_of(struct prefix_key key)
 {

@@ -5,7 +5,7 @@
  * same configuration that create uses. */
 #include "base/checked.h"
 #include "base/error.h"
-#include "pages/prefix_hash.h"
+#include "prefix/prefix_hash.h"
 #include "runtime/config.h"
 #include "runtime/events.h"
 #include "runtime/prefix.h"

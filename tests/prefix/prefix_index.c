@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
  * The prefix index: who is found, who is not, and in which order things go. */
-#include "pages/prefix_index.h"
+#include "prefix/prefix_index.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "pages/prefix_hash.h"
-#include "support/prefix_case.h"
+#include "prefix/prefix_hash.h"
+#include "prefix_case.h"
 
 #define BS 4
 

@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "reuse_case.h"
 #include "runtime/cache.h"
-#include "runtime_prefix_case.h"
 
 #define MAX_SEQS 6
 #define MAX_LENGTH 40
@@ -624,4 +624,4 @@ static const struct test_case cases[] = {
     TEST(two_groups_follow_the_model),
     TEST_END,
 };
-const struct test_suite suite_runtime_prefix_model = {"runtime_prefix_model", cases};
+const struct test_suite suite_runtime_reuse_model = {"runtime_reuse_model", cases};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * XXH3-128, compiled into this file: the library depends on no xxHash at run time. */
-#include "pages/prefix_hash.h"
+#include "prefix/prefix_hash.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>

@@ -8,10 +8,10 @@
 #include <string.h>
 
 #include "alloc/block_pool.h"
-#include "pages/prefix_table.h"
+#include "prefix/prefix_table.h"
+#include "reuse_case.h"
 #include "runtime/cache.h"
 #include "runtime/seq_table.h"
-#include "runtime_prefix_case.h"
 #include "slots/slot_map.h"
 
 /* What the log hook looks for, and what it got since. */

@@ -5,7 +5,7 @@
  * Then hits in windows and over groups. Block size 4. */
 #include <string.h>
 
-#include "runtime_prefix_case.h"
+#include "reuse_case.h"
 
 static struct prefix_seq a, b, d, sessions[4];
 
@@ -451,4 +451,4 @@ static const struct test_case cases[] = {
     TEST(rewind_works_behind_an_adopted_run),
     TEST_END,
 };
-const struct test_suite suite_runtime_prefix_admit = {"runtime_prefix_admit", cases};
+const struct test_suite suite_runtime_admit = {"runtime_admit", cases};

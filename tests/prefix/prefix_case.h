@@ -5,8 +5,8 @@
 #ifndef PKV_TEST_PREFIX_CASE_H
 #define PKV_TEST_PREFIX_CASE_H
 
-#include "pages/prefix_index.h"
-#include "pages/prefix_table.h"
+#include "prefix/prefix_index.h"
+#include "prefix/prefix_table.h"
 #include "support/test.h"
 
 #define PREFIX_CASE_GROUPS 2

@@ -14,13 +14,13 @@
  * Everything that enters the key is compared again at a candidate: the parent by identity (which
  * stands for all that came before), the namespace by its interned id, tokens and extras byte by
  * byte. */
-#include "pages/prefix_table.h"
+#include "prefix/prefix_table.h"
 
 #include <string.h>
 
 #include "base/minmax.h"
 #include "base/window.h"
-#include "pages/prefix_hash.h"
+#include "prefix/prefix_hash.h"
 
 /* --- keys */
 

@@ -8,12 +8,12 @@
  *   cached of a field    = sum of num_blocks of the nodes in namespaces that contain it
  *
  * A record whose refs reach zero is free at once: nothing that it said is needed any more. */
-#include "pages/prefix_table.h"
+#include "prefix/prefix_table.h"
 
 #include <string.h>
 
 #include "base/error.h"
-#include "pages/prefix_hash.h"
+#include "prefix/prefix_hash.h"
 
 /* One field as an argument: what identifies it. */
 struct field_name {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime_prefix_case.h"
+#include "reuse_case.h"
 
 #define NUM_THREADS 4
 #define NUM_STEPS 150
@@ -135,4 +135,4 @@ static const struct test_case cases[] = {
     TEST(requests_come_and_go_while_a_step_runs),
     TEST_END,
 };
-const struct test_suite suite_runtime_prefix_thread = {"runtime_prefix_thread", cases};
+const struct test_suite suite_runtime_reuse_thread = {"runtime_reuse_thread", cases};

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime_prefix_case.h"
+#include "reuse_case.h"
 
 #define SPAN 512      /* keys that rows share as a whole or not at all */
 #define QUERY_ROWS 64 /* heads x tokens of a block of queries, at most, per KV head */

@@ -4,7 +4,7 @@
  * written. Block size 4 throughout; a sequence of base b holds tokens b, b + 1, ... */
 #include <string.h>
 
-#include "runtime_prefix_case.h"
+#include "reuse_case.h"
 
 static struct prefix_seq a, b, d;
 
@@ -501,4 +501,4 @@ static const struct test_case cases[] = {
     TEST(used_cells_are_counted),
     TEST_END,
 };
-const struct test_suite suite_runtime_prefix = {"runtime_prefix", cases};
+const struct test_suite suite_runtime_reuse = {"runtime_reuse", cases};

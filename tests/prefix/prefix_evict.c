@@ -2,10 +2,10 @@
  *
  * The prefix index: in which order cached blocks go, and what that leaves to be hit, with and
  * without windows. */
-#include "pages/prefix_index.h"
+#include "prefix/prefix_index.h"
 
 #include "base/window.h"
-#include "support/prefix_case.h"
+#include "prefix_case.h"
 
 #define BS 4
 

@@ -2,11 +2,11 @@
  *
  * Namespaces of the prefix index: who may see whose blocks, quotas, and what a flush or a reset
  * leaves. */
-#include "pages/prefix_index.h"
+#include "prefix/prefix_index.h"
 
 #include <string.h>
 
-#include "support/prefix_case.h"
+#include "prefix_case.h"
 
 #define BS 4
 #define SALT 1

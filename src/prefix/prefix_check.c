@@ -4,7 +4,7 @@
  * the truth, and compares. Walks end even where links were broken into rings: none is longer than
  * the number of records that it could visit. Scratch fields of records are written; nothing else.
  */
-#include "pages/prefix_table.h"
+#include "prefix/prefix_table.h"
 
 /* 1, and a line in the log, when an invariant does not hold. */
 static int32_t expect(const struct prefix_index *index, bool holds, const char *what, int32_t which)

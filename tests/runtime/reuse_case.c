@@ -2,7 +2,7 @@
  *
  * Nothing here shares code with the library: contents are compared by tags that are chained over
  * plain lists of tokens. */
-#include "runtime_prefix_case.h"
+#include "reuse_case.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * runtime_prefix_case.h: sequences whose keys and values follow from their tokens. The tag of a
+ * reuse_case.h: sequences whose keys and values follow from their tokens. The tag of a
  * position (runtime_case.h) is a hash of all tokens, extras and namespaces up to it, so a block
  * that is found for anything but exactly its own content gives wrong attention at once. */
 #ifndef PKV_TEST_RUNTIME_PREFIX_CASE_H

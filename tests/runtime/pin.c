@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "reuse_case.h"
 #include "runtime/cache.h"
-#include "runtime_prefix_case.h"
 
 static struct prefix_seq a, b, d;
 
@@ -741,4 +741,4 @@ static const struct test_case cases[] = {
     TEST(config_is_judged),
     TEST_END,
 };
-const struct test_suite suite_runtime_prefix_pin = {"runtime_prefix_pin", cases};
+const struct test_suite suite_runtime_pin = {"runtime_pin", cases};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "support/prefix_case.h"
+#include "prefix_case.h"
 
 #include <string.h>
 

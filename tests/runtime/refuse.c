@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime_prefix_case.h"
+#include "reuse_case.h"
 
 static struct prefix_seq a, b, d, e;
 

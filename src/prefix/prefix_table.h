@@ -10,7 +10,7 @@
 #ifndef PKV_PAGES_PREFIX_TABLE_H
 #define PKV_PAGES_PREFIX_TABLE_H
 
-#include "pages/prefix_index.h"
+#include "prefix/prefix_index.h"
 
 /* A field value. refs: namespaces that contain it, and its quota if it has one. */
 struct field_record {

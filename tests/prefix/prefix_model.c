@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/window.h"
-#include "support/prefix_case.h"
+#include "prefix_case.h"
 
 #define BS 2
 #define BLOCKS 14

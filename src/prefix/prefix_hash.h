@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "pages/prefix_index.h"
+#include "prefix/prefix_index.h"
 
 struct prefix_key prefix_hash_bytes(const void *bytes, size_t length);
 

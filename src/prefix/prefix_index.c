@@ -6,14 +6,14 @@
  * A node dies in one place only (free_if_unneeded), where it has no block, no child and no holder
  * left; its parent has a child less then and may follow. Hence a parent outlives its children, and
  * a parent ref stored in a node is never stale. */
-#include "pages/prefix_index.h"
+#include "prefix/prefix_index.h"
 
 #include <string.h>
 
 #include "alloc/mem.h"
 #include "base/carve.h"
 #include "base/error.h"
-#include "pages/prefix_table.h"
+#include "prefix/prefix_table.h"
 
 #define SPARE_NAMESPACES 1024
 #define HEAD_BYTES (16 + 8 + PREFIX_MAX_FIELDS * (8 + PREFIX_FIELD_BYTES))
