@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 #
 # check_includes.sh: who may include whom. Prints every line that breaks the table and exits 1.
+# check_includes.sh --circles: lists circles among the files of a module, and exits 0.
 #
 #   runtime -> attn, slots, prefix, pages, alloc, base      prefix -> pages, alloc, base
 #   slots, pages -> alloc, base      alloc -> base
@@ -55,6 +56,52 @@ kernel_may_include() {
     esac
     return 1
 }
+
+# Circles among the files of a module. foo.c and foo.h are one node; a node that reaches itself by
+# includes within its module is in a circle with every node that it reaches and that reaches it.
+list_circles() {
+    grep -HE '^ *# *include *"' src/*/*.[ch] | awk -F '[:"]' '
+        function node_of(path) { sub(/\.[ch]$/, "", path); return path }
+        {
+            from = node_of(substr($1, 5))
+            to = node_of($3)
+            split(from, at, "/")
+            if (from == to || index(to, at[1] "/") != 1) next
+            reaches[from, to] = 1
+            lines[from, to] = lines[from, to] "    " $1 " includes " $3 "\n"
+            if (!(from in seen)) { seen[from]; nodes[++num_nodes] = from }
+        }
+        END {
+            # A node without an include in its module is in no circle: nodes holds all that matter.
+            for (k = 1; k <= num_nodes; k++)
+                for (i = 1; i <= num_nodes; i++)
+                    for (j = 1; (nodes[i], nodes[k]) in reaches && j <= num_nodes; j++)
+                        if ((nodes[k], nodes[j]) in reaches) reaches[nodes[i], nodes[j]] = 1
+            for (i = 1; i <= num_nodes; i++) {
+                if (!((nodes[i], nodes[i]) in reaches) || nodes[i] in told) continue
+                circles++
+                text = ""
+                edges = ""
+                for (j = 1; j <= num_nodes; j++) {
+                    if (!together(nodes[i], nodes[j])) continue
+                    told[nodes[j]]
+                    files++
+                    text = text " " nodes[j]
+                    for (k = 1; k <= num_nodes; k++)
+                        if (together(nodes[i], nodes[k]) && (nodes[j], nodes[k]) in lines)
+                            edges = edges lines[nodes[j], nodes[k]]
+                }
+                printf "circle:%s\n%s", text, edges
+            }
+            printf "circles: %d, of %d files\n", circles, files
+        }
+        function together(a, b) { return (a, b) in reaches && (b, a) in reaches }'
+}
+
+if [ "${1:-}" = --circles ]; then
+    list_circles
+    exit 0
+fi
 
 for file in src/*/*.[ch]; do
     module=${file#src/}
