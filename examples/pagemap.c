@@ -168,10 +168,11 @@ static bool pin_something(struct pagemap *map, pkv_cache *cache, const struct se
     }
     const int32_t s = map->num_frames / PIN_EVERY % NUM_SYSTEMS;
     const uint64_t ttl = (uint64_t)(PIN_FRAMES * map->options->every);
+    const struct pkv_prompt prompt = {
+        .size = sizeof prompt, .token_ids = map->system[s], .num_tokens = system_length(s)};
     pkv_pin pin = {0};
     int32_t num_pinned = 0;
-    return pkv_prefix_pin(cache, NULL, map->system[s], NULL, system_length(s), ttl, now, &pin,
-                          &num_pinned) == PKV_OK ||
+    return pkv_prefix_pin(cache, NULL, &prompt, ttl, now, &pin, &num_pinned) == PKV_OK ||
            complain("pin: %s", pkv_last_error());
 }
 

@@ -60,12 +60,12 @@ static void request(struct server *server, const int32_t *tokens)
     struct pkv_probe probe;
     struct pkv_shortage shortage;
     struct pkv_batch batch = {.size = sizeof batch, .token_ids = tokens, .num_rows = 1};
+    const struct pkv_prompt prompt = server_prompt(tokens, n);
     pkv_seq seq, child;
     pkv_step step;
-    CALL("probe, hit of 1024 tokens", pkv_cache_probe(cache, NULL, tokens, NULL, n, 0, n, &probe));
+    CALL("probe, hit of 1024 tokens", pkv_cache_probe(cache, NULL, &prompt, 0, n, &probe));
     CALL("create", pkv_seq_create(cache, NULL, &seq));
-    CALL("admit, hit of 1024 tokens",
-         pkv_seq_admit(cache, seq, tokens, NULL, n, 0, n, &admission, NULL));
+    CALL("admit, hit of 1024 tokens", pkv_seq_admit(cache, seq, &prompt, 0, n, &admission, NULL));
     batch.seqs = &seq;
     CALL("step_fits, 1 row", pkv_step_fits(cache, &batch, &shortage));
     CALL("begin, 1 row", pkv_step_begin(cache, &batch, &step, &shortage));
@@ -82,10 +82,11 @@ static void administer(struct server *server, const int32_t *tokens)
     pkv_cache *cache = server->cache;
     struct pkv_event events[64];
     struct pkv_stats stats;
+    const struct pkv_prompt prompt = server_prompt(tokens, PROMPT);
     int64_t seen = 0;
     int32_t count;
     pkv_pin pin;
-    CALL("pin, 1024 tokens", pkv_prefix_pin(cache, NULL, tokens, NULL, PROMPT, 0, 0, &pin, &count));
+    CALL("pin, 1024 tokens", pkv_prefix_pin(cache, NULL, &prompt, 0, 0, &pin, &count));
     CALL("unpin, 1024 tokens", pkv_prefix_unpin(cache, pin));
     CALL("events_drain, 64", pkv_events_drain(cache, events, 64, &count, NULL));
     CALL("stats", pkv_cache_stats(cache, &stats));
@@ -100,8 +101,9 @@ static void miss(struct server *server, uint64_t seed)
     struct pkv_admission admission;
     const pkv_seq seq = server_seq(server);
     server_tokens(tokens, PROMPT, seed);
+    const struct pkv_prompt prompt = server_prompt(tokens, PROMPT);
     CALL("admit, evicting 64 blocks",
-         pkv_seq_admit(server->cache, seq, tokens, NULL, PROMPT, 0, PROMPT, &admission, NULL));
+         pkv_seq_admit(server->cache, seq, &prompt, 0, PROMPT, &admission, NULL));
     server_write(server, seq, tokens, 0, PROMPT);
     server_end(server, seq);
 }

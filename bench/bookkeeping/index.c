@@ -21,10 +21,10 @@ static void open_index(struct server *server)
 static double probe(struct server *server, const int32_t *tokens, int32_t num_blocks)
 {
     const int32_t n = num_blocks * BLOCK_SIZE + 1;
+    const struct pkv_prompt prompt = server_prompt(tokens, n);
     struct pkv_probe answer;
     const double start = measure_now();
-    const enum pkv_status status =
-        pkv_cache_probe(server->cache, NULL, tokens, NULL, n, 0, n, &answer);
+    const enum pkv_status status = pkv_cache_probe(server->cache, NULL, &prompt, 0, n, &answer);
     const double time = measure_now() - start;
     measure_must(status, "pkv_cache_probe");
     if (answer.num_cached != n - 1) {
@@ -93,8 +93,9 @@ enum { SESSIONS = 4, FIRST = 24, GROWTH = 4, ROUNDS = 8, SESSION_LENGTH = FIRST 
 
 static int32_t admit(struct server *server, pkv_seq seq, const int32_t *tokens, int32_t n)
 {
+    const struct pkv_prompt prompt = server_prompt(tokens, n);
     struct pkv_admission admission;
-    measure_must(pkv_seq_admit(server->cache, seq, tokens, NULL, n, 0, n, &admission, NULL),
+    measure_must(pkv_seq_admit(server->cache, seq, &prompt, 0, n, &admission, NULL),
                  "pkv_seq_admit");
     return admission.num_cached;
 }

@@ -122,6 +122,12 @@ void server_tokens(int32_t *tokens, int32_t n, uint64_t seed)
     }
 }
 
+struct pkv_prompt server_prompt(const int32_t *tokens, int32_t n)
+{
+    return (struct pkv_prompt){
+        .size = sizeof(struct pkv_prompt), .token_ids = tokens, .num_tokens = n};
+}
+
 void server_fill(struct server *server, const struct pkv_seq_options *options, int32_t num_blocks,
                  uint64_t seed)
 {

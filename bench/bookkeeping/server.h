@@ -50,6 +50,8 @@ void server_fill(struct server *server, const struct pkv_seq_options *options, i
 /* n tokens that begin like those of no other seed. */
 void server_tokens(int32_t *tokens, int32_t n, uint64_t seed);
 
+struct pkv_prompt server_prompt(const int32_t *tokens, int32_t n);
+
 void bench_index(void);    /* match cost and memory */
 void bench_calls(void);    /* the median and the longest of each call, by one thread */
 void bench_waits(void);    /* how long a call waits while another walks through the cache */

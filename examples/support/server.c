@@ -114,6 +114,12 @@ static void release(struct server *s)
     free(s->rows.tokens);
 }
 
+static struct pkv_prompt prompt_of(const int32_t *tokens, int32_t num_tokens)
+{
+    return (struct pkv_prompt){
+        .size = sizeof(struct pkv_prompt), .token_ids = tokens, .num_tokens = num_tokens};
+}
+
 /* Refuses, before any work, a request that could not finish even if it were alone. The last token
  * of a request is never written. */
 static bool check_each_fits(struct server *s)
@@ -123,9 +129,10 @@ static bool check_each_fits(struct server *s)
         if (request->ended) {
             continue;
         }
+        const struct pkv_prompt prompt = prompt_of(request->tokens, request->num_prompt);
         struct pkv_probe probe = {0};
-        if (pkv_cache_probe(s->cache, NULL, request->tokens, NULL, request->num_prompt,
-                            request->max_tokens - 1 - request->num_prompt, 0, &probe) != PKV_OK) {
+        if (pkv_cache_probe(s->cache, NULL, &prompt, request->max_tokens - 1 - request->num_prompt,
+                            0, &probe) != PKV_OK) {
             return complain("request %d: %s", r, pkv_last_error());
         }
         if (probe.status != PKV_OK) {
@@ -149,9 +156,10 @@ static bool admit_one(struct server *s, int32_t r, bool *waits)
     if (status == PKV_OK) {
         const int32_t max_cached = s->options->prefix_cache ? request->num_tokens : 0;
         const int32_t reserve = request->num_tokens + 1 < request->max_tokens ? 1 : 0;
+        const struct pkv_prompt prompt = prompt_of(request->tokens, request->num_tokens);
         struct pkv_admission admission = {0};
-        status = pkv_seq_admit(s->cache, entry->seq, request->tokens, NULL, request->num_tokens,
-                               reserve, max_cached, &admission, NULL);
+        status =
+            pkv_seq_admit(s->cache, entry->seq, &prompt, reserve, max_cached, &admission, NULL);
         entry->num_written = admission.num_cached;
     }
     *waits = status == PKV_NO_BLOCKS;

@@ -4,7 +4,7 @@
  *
  *     pkv_cache_create(&config, &cache)
  *     pkv_seq_create(cache, &options, &seq)                      a request arrives
- *     pkv_seq_admit(cache, seq, tokens, NULL, n, reserve, ...)   room for it, or "not now"
+ *     pkv_seq_admit(cache, seq, &prompt, reserve, ...)           room for it, or "not now"
  *     loop
  *       pkv_step_begin(cache, &batch, &step, &shortage)          cells reserved, work planned
  *       for each layer: pkv_step_attend(cache, step, layer, &io) append + attend
@@ -242,26 +242,36 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_seq_destroy_tagged(pkv_cache *cache, u
 PKV_API PKV_NODISCARD enum pkv_status pkv_seq_length(pkv_cache *cache, pkv_seq seq,
                                                      int32_t *length);
 
+/* The tokens that a request brings: what admission, a probe and a pin look up in the prefix cache.
+ * The arrays are read during the call. */
+struct pkv_prompt {
+    size_t size;
+    const int32_t *token_ids;    /* [num_tokens]; may be NULL when num_tokens is 0 */
+    const uint64_t *token_extra; /* [num_tokens], NULL = all 0: the content behind placeholder ids,
+                                    such as a hash of the image that they stand for */
+    int32_t num_tokens;          /* >= 0 */
+};
+
 struct pkv_admission {
     int32_t num_cached;   /* tokens adopted from the prefix cache: the sequence's length now */
-    int32_t num_to_write; /* num_tokens - num_cached */
+    int32_t num_to_write; /* prompt->num_tokens - num_cached */
     int32_t num_blocks;   /* blocks that its tables hold, adopted ones too, all groups */
 };
 
-/* Makes room for a request of num_tokens prompt tokens and reserve_tokens more. With the prefix
+/* Makes room for a prompt and reserve_tokens more tokens. With the prefix
  * cache it adopts the longest cached run that the prompt begins with: whole blocks, at most
  * num_tokens - 1 tokens and at most max_cached (0 = adopt nothing; num_tokens = all there is), and
  * only as far as every group has what a query there sees. Blocks for the remaining cells are
  * reserved in every group; a window group reserves what a window row can hold at once. All of it
  * happens, or nothing changes and *shortage (may be NULL) says why: PKV_NO_BLOCKS (not now) or
  * PKV_NEVER_FITS, under config.watermark_blocks and quotas. The sequence must be empty
- * (PKV_INVALID_ARGUMENT); one that still has reserved blocks adopts nothing. token_extra (NULL =
- * all 0) are 64 bits a token that stand for content behind placeholder ids. PKV_BUSY,
+ * (PKV_INVALID_ARGUMENT); one that still has reserved blocks adopts nothing. PKV_BUSY,
  * PKV_STALE_HANDLE. O(num_tokens + blocks). */
-PKV_API PKV_NODISCARD enum pkv_status
-pkv_seq_admit(pkv_cache *cache, pkv_seq seq, const int32_t *token_ids, const uint64_t *token_extra,
-              int32_t num_tokens, int32_t reserve_tokens, int32_t max_cached,
-              struct pkv_admission *admission, struct pkv_shortage *shortage);
+PKV_API PKV_NODISCARD enum pkv_status pkv_seq_admit(pkv_cache *cache, pkv_seq seq,
+                                                    const struct pkv_prompt *prompt,
+                                                    int32_t reserve_tokens, int32_t max_cached,
+                                                    struct pkv_admission *admission,
+                                                    struct pkv_shortage *shortage);
 
 /* What admit would answer to a new sequence with these options (may be NULL), with no effect at
  * all: nothing is pinned, evicted or made more recent. Routers ask every machine. */
@@ -275,10 +285,11 @@ struct pkv_probe {
 };
 
 /* Fills *probe. PKV_INVALID_ARGUMENT. O(num_tokens + sequences + tokens shared with them). */
-PKV_API PKV_NODISCARD enum pkv_status
-pkv_cache_probe(pkv_cache *cache, const struct pkv_seq_options *options, const int32_t *token_ids,
-                const uint64_t *token_extra, int32_t num_tokens, int32_t reserve_tokens,
-                int32_t max_cached, struct pkv_probe *probe);
+PKV_API PKV_NODISCARD enum pkv_status pkv_cache_probe(pkv_cache *cache,
+                                                      const struct pkv_seq_options *options,
+                                                      const struct pkv_prompt *prompt,
+                                                      int32_t reserve_tokens, int32_t max_cached,
+                                                      struct pkv_probe *probe);
 
 /* n children that share the first `at` tokens (0 <= at <= length) without copying; their options
  * are the parent's. All or none. PKV_NO_BLOCKS when max_seqs would be passed; PKV_NOT_RESIDENT when
@@ -411,16 +422,17 @@ typedef struct pkv_pin {
     uint64_t id;
 } pkv_pin;
 
-/* Pins the longest cached run that these tokens begin with (whole blocks, all num_tokens of them),
+/* Pins the longest cached run that this prompt begins with (whole blocks, all num_tokens of them),
  * in the namespace of options (may be NULL), until now_ns + ttl_ns by the clock of the calls
  * (ttl_ns 0 = until unpinned), or less of it where config.max_pinned_blocks would be passed.
  * *num_pinned is how many tokens that is; 0, and a zeroed *pin, when there is nothing to pin. Pins
  * may overlap. PKV_NO_BLOCKS when as many pins as max_pinned_blocks exist, PKV_INVALID_ARGUMENT,
  * PKV_UNSUPPORTED. O(num_tokens). */
-PKV_API PKV_NODISCARD enum pkv_status
-pkv_prefix_pin(pkv_cache *cache, const struct pkv_seq_options *options, const int32_t *token_ids,
-               const uint64_t *token_extra, int32_t num_tokens, uint64_t ttl_ns, uint64_t now_ns,
-               pkv_pin *pin, int32_t *num_pinned);
+PKV_API PKV_NODISCARD enum pkv_status pkv_prefix_pin(pkv_cache *cache,
+                                                     const struct pkv_seq_options *options,
+                                                     const struct pkv_prompt *prompt,
+                                                     uint64_t ttl_ns, uint64_t now_ns, pkv_pin *pin,
+                                                     int32_t *num_pinned);
 
 /* Ends a pin. PKV_STALE_HANDLE when it ended already. O(blocks). */
 PKV_API PKV_NODISCARD enum pkv_status pkv_prefix_unpin(pkv_cache *cache, pkv_pin pin);

@@ -9,6 +9,7 @@
 #include "runtime/blocks.h"
 #include "runtime/config.h"
 #include "runtime/prefix.h"
+#include "runtime/prompt.h"
 #include "runtime/quota.h"
 #include "runtime/seq_table.h"
 #include "runtime/sequence.h"
@@ -17,7 +18,7 @@
 struct request {
     const struct seq *model; /* its options */
     int32_t index;           /* NO_SEQ: a probe */
-    struct prompt prompt;
+    const struct pkv_prompt *prompt;
     int64_t num_cells;
     int32_t max_cached;
     int64_t room; /* blocks that quotas leave, and the least of them */
@@ -159,8 +160,8 @@ static enum pkv_status weigh(pkv_cache *cache, const struct request *request, in
                               cache->groups[0].seq_tables[request->index].end > 0;
     *num_adopted =
         has_reserved ? 0
-                     : prefix_match(cache, request->model, &request->prompt,
-                                    prefix_adoptable(cache, &request->prompt, request->max_cached));
+                     : prefix_match(cache, request->model, request->prompt,
+                                    prefix_adoptable(cache, request->prompt, request->max_cached));
     return check_room(cache, request, *num_adopted, shortage);
 }
 
@@ -184,7 +185,7 @@ static void take(pkv_cache *cache, const struct request *request, int32_t num_ad
         const struct demand demand = demand_of(cache, group, request, num_adopted);
         group->seq_tables[request->index] = demand.table;
     }
-    prefix_note_prompt(cache, request->index, &request->prompt);
+    prefix_note_prompt(cache, request->index, request->prompt);
     prefix_adopt(cache, request->index, num_adopted);
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
         struct group *group = &cache->groups[g];
@@ -203,7 +204,7 @@ static void count(pkv_cache *cache, const struct request *request, int32_t num_c
 {
     struct pkv_stats *counts = &cache->prefix.counts;
     struct seq_prefix *prefix = &cache->seqs[request->index].prefix;
-    const uint64_t asked = (uint64_t)request->prompt.num_tokens;
+    const uint64_t asked = (uint64_t)request->prompt->num_tokens;
     counts->num_admissions++;
     if (!cache_has_prefix(cache)) {
         return;
@@ -247,7 +248,7 @@ static enum pkv_status admit(pkv_cache *cache, pkv_seq handle, struct request *r
     const int32_t num_cached = num_adopted * cache->prefix.block_size;
     *admission = (struct pkv_admission){
         .num_cached = num_cached,
-        .num_to_write = request->prompt.num_tokens - num_cached,
+        .num_to_write = request->prompt->num_tokens - num_cached,
         .num_blocks = (int32_t)num_blocks_of(cache, request, num_adopted),
     };
     take(cache, request, num_adopted);
@@ -255,35 +256,30 @@ static enum pkv_status admit(pkv_cache *cache, pkv_seq handle, struct request *r
     return PKV_OK;
 }
 
-static enum pkv_status check_prompt(const int32_t *token_ids, int32_t num_tokens,
-                                    int32_t reserve_tokens, int32_t max_cached)
+static enum pkv_status check_request(const struct pkv_prompt *prompt, int32_t reserve_tokens,
+                                     int32_t max_cached)
 {
-    if (num_tokens < 0 || reserve_tokens < 0 || max_cached < 0) {
-        return refuse(PKV_INVALID_ARGUMENT,
-                      "num_tokens = %d, reserve_tokens = %d, max_cached = %d: one is below 0",
-                      num_tokens, reserve_tokens, max_cached);
+    if (reserve_tokens < 0 || max_cached < 0) {
+        return refuse(PKV_INVALID_ARGUMENT, "reserve_tokens = %d, max_cached = %d: one is below 0",
+                      reserve_tokens, max_cached);
     }
-    if (token_ids == NULL && num_tokens > 0) {
-        return refuse(PKV_INVALID_ARGUMENT, "token_ids is NULL");
-    }
-    return PKV_OK;
+    return prompt_check(prompt);
 }
 
-enum pkv_status pkv_seq_admit(pkv_cache *cache, pkv_seq seq, const int32_t *token_ids,
-                              const uint64_t *token_extra, int32_t num_tokens,
+enum pkv_status pkv_seq_admit(pkv_cache *cache, pkv_seq seq, const struct pkv_prompt *prompt,
                               int32_t reserve_tokens, int32_t max_cached,
                               struct pkv_admission *admission, struct pkv_shortage *shortage)
 {
     if (cache == NULL || admission == NULL) {
         return refuse(PKV_INVALID_ARGUMENT, "%s is NULL", cache == NULL ? "cache" : "admission");
     }
-    enum pkv_status status = check_prompt(token_ids, num_tokens, reserve_tokens, max_cached);
+    enum pkv_status status = check_request(prompt, reserve_tokens, max_cached);
     if (status != PKV_OK) {
         return status;
     }
     struct request request = {
-        .prompt = {.ids = token_ids, .extra = token_extra, .num_tokens = num_tokens},
-        .num_cells = (int64_t)num_tokens + reserve_tokens,
+        .prompt = prompt,
+        .num_cells = (int64_t)prompt->num_tokens + reserve_tokens,
         .max_cached = max_cached,
     };
     struct pkv_shortage found = {0};
@@ -327,7 +323,7 @@ static void probe_under_lock(pkv_cache *cache, struct request *request,
     find_quota(cache, name, request);
     probe->status = weigh(cache, request, &num_adopted, &probe->shortage);
     probe->num_cached = num_adopted * cache->prefix.block_size;
-    probe->num_pending = prefix_pending(cache, request->model, &request->prompt, probe->num_cached,
+    probe->num_pending = prefix_pending(cache, request->model, request->prompt, probe->num_cached,
                                         request->max_cached);
     if (probe->status == PKV_OK) {
         probe->num_blocks = (int32_t)num_blocks_of(cache, request, num_adopted);
@@ -335,16 +331,15 @@ static void probe_under_lock(pkv_cache *cache, struct request *request,
 }
 
 enum pkv_status pkv_cache_probe(pkv_cache *cache, const struct pkv_seq_options *options,
-                                const int32_t *token_ids, const uint64_t *token_extra,
-                                int32_t num_tokens, int32_t reserve_tokens, int32_t max_cached,
-                                struct pkv_probe *probe)
+                                const struct pkv_prompt *prompt, int32_t reserve_tokens,
+                                int32_t max_cached, struct pkv_probe *probe)
 {
     if (cache == NULL || probe == NULL) {
         return refuse(PKV_INVALID_ARGUMENT, "%s is NULL", cache == NULL ? "cache" : "probe");
     }
     struct seq model;
     struct prefix_name name;
-    enum pkv_status status = check_prompt(token_ids, num_tokens, reserve_tokens, max_cached);
+    enum pkv_status status = check_request(prompt, reserve_tokens, max_cached);
     if (status == PKV_OK) {
         status = sequence_check_options(cache, options, &model, &name);
     }
@@ -354,8 +349,8 @@ enum pkv_status pkv_cache_probe(pkv_cache *cache, const struct pkv_seq_options *
     struct request request = {
         .model = &model,
         .index = NO_SEQ,
-        .prompt = {.ids = token_ids, .extra = token_extra, .num_tokens = num_tokens},
-        .num_cells = (int64_t)num_tokens + reserve_tokens,
+        .prompt = prompt,
+        .num_cells = (int64_t)prompt->num_tokens + reserve_tokens,
         .max_cached = max_cached,
     };
     struct pkv_probe found = {0};

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "runtime/blocks.h"
 #include "runtime/prefix.h"
+#include "runtime/prompt.h"
 #include "runtime/seq_table.h"
 #include "runtime/sequence.h"
 
@@ -121,7 +122,7 @@ static int32_t excess(const pkv_cache *cache, const struct seq *model, int32_t n
 
 /* The longest run that can be pinned. A block less takes at most one block off any group's count.
  */
-static int32_t find_run(pkv_cache *cache, const struct seq *model, const struct prompt *prompt)
+static int32_t find_run(pkv_cache *cache, const struct seq *model, const struct pkv_prompt *prompt)
 {
     const int32_t most = prompt->num_tokens < cache->config.max_seq_len ? prompt->num_tokens
                                                                         : cache->config.max_seq_len;
@@ -171,7 +172,7 @@ static uint64_t end_of(uint64_t ttl_ns, uint64_t now_ns)
 }
 
 static enum pkv_status pin_run(pkv_cache *cache, const struct seq *model,
-                               const struct prompt *prompt, uint64_t ends_ns, pkv_pin *pin,
+                               const struct pkv_prompt *prompt, uint64_t ends_ns, pkv_pin *pin,
                                int32_t *num_pinned)
 {
     const int32_t run = find_run(cache, model, prompt);
@@ -184,29 +185,24 @@ static enum pkv_status pin_run(pkv_cache *cache, const struct seq *model,
     return PKV_OK;
 }
 
-static enum pkv_status check_prompt(const int32_t *token_ids, int32_t num_tokens,
-                                    const pkv_pin *pin, const int32_t *num_pinned)
+static enum pkv_status check_pin(const struct pkv_prompt *prompt, const pkv_pin *pin,
+                                 const int32_t *num_pinned)
 {
-    if (num_tokens < 0 || (token_ids == NULL && num_tokens > 0)) {
-        return refuse(PKV_INVALID_ARGUMENT, "num_tokens = %d, token_ids %s", num_tokens,
-                      token_ids == NULL ? "NULL" : "given");
-    }
     if (pin == NULL || num_pinned == NULL) {
         return refuse(PKV_INVALID_ARGUMENT, "%s is NULL", pin == NULL ? "pin" : "num_pinned");
     }
-    return PKV_OK;
+    return prompt_check(prompt);
 }
 
 enum pkv_status pkv_prefix_pin(pkv_cache *cache, const struct pkv_seq_options *options,
-                               const int32_t *token_ids, const uint64_t *token_extra,
-                               int32_t num_tokens, uint64_t ttl_ns, uint64_t now_ns, pkv_pin *pin,
-                               int32_t *num_pinned)
+                               const struct pkv_prompt *prompt, uint64_t ttl_ns, uint64_t now_ns,
+                               pkv_pin *pin, int32_t *num_pinned)
 {
     struct seq model;
     struct prefix_name name;
     enum pkv_status status = prefix_require(cache);
     if (status == PKV_OK) {
-        status = check_prompt(token_ids, num_tokens, pin, num_pinned);
+        status = check_pin(prompt, pin, num_pinned);
     }
     if (status == PKV_OK) {
         status = sequence_check_options(cache, options, &model, &name);
@@ -214,12 +210,11 @@ enum pkv_status pkv_prefix_pin(pkv_cache *cache, const struct pkv_seq_options *o
     if (status != PKV_OK) {
         return status;
     }
-    const struct prompt prompt = {.ids = token_ids, .extra = token_extra, .num_tokens = num_tokens};
     cache_lock(cache);
     pin_expire(cache, now_ns);
     status = prefix_scope_find(cache->prefix.index, name.fields, name.count, &model.prefix.scope);
     if (status == PKV_OK) {
-        status = pin_run(cache, &model, &prompt, end_of(ttl_ns, now_ns), pin, num_pinned);
+        status = pin_run(cache, &model, prompt, end_of(ttl_ns, now_ns), pin, num_pinned);
     }
     cache_unlock(cache);
     return status;

@@ -124,7 +124,8 @@ static const struct prefix_window *windows_of(pkv_cache *cache, const struct seq
     return windows;
 }
 
-int32_t prefix_adoptable(const pkv_cache *cache, const struct prompt *prompt, int32_t max_cached)
+int32_t prefix_adoptable(const pkv_cache *cache, const struct pkv_prompt *prompt,
+                         int32_t max_cached)
 {
     const int32_t most = min_i32(prompt->num_tokens - 1, max_cached);
     return cache_has_prefix(cache)
@@ -132,15 +133,15 @@ int32_t prefix_adoptable(const pkv_cache *cache, const struct prompt *prompt, in
                : 0;
 }
 
-int32_t prefix_match(pkv_cache *cache, const struct seq *model, const struct prompt *prompt,
+int32_t prefix_match(pkv_cache *cache, const struct seq *model, const struct pkv_prompt *prompt,
                      int32_t max_blocks)
 {
     struct prefix_cache *prefix = &cache->prefix;
     if (max_blocks == 0) {
         return 0;
     }
-    const int32_t count = prefix_index_match(prefix->index, &model->prefix.scope, prompt->ids,
-                                             prompt->extra, max_blocks, prefix->matched);
+    const int32_t count = prefix_index_match(prefix->index, &model->prefix.scope, prompt->token_ids,
+                                             prompt->token_extra, max_blocks, prefix->matched);
     return prefix_index_resident(prefix->index, prefix->matched, count, windows_of(cache, model));
 }
 
@@ -156,7 +157,7 @@ static bool extra_is_equal(const uint64_t *a, const uint64_t *b, int32_t count)
 
 /* Leading blocks of a prompt that a sequence has, or will have, in the same namespaces. */
 static int32_t shared_blocks(const pkv_cache *cache, const struct seq *model,
-                             const struct prompt *prompt, int32_t seq, int32_t max_blocks)
+                             const struct pkv_prompt *prompt, int32_t seq, int32_t max_blocks)
 {
     const int32_t block_size = cache->prefix.block_size;
     const struct seq_prefix *other = &cache->seqs[seq].prefix;
@@ -169,8 +170,8 @@ static int32_t shared_blocks(const pkv_cache *cache, const struct seq *model,
         const int32_t namespace_id = prefix_scope_at(&model->prefix.scope, count);
         if (namespace_id == PREFIX_NONE || namespace_id != prefix_scope_at(&other->scope, count) ||
             !prefix_index_is_current(cache->prefix.index, namespace_id, other->epoch) ||
-            memcmp(prompt->ids + at, tokens + at, (size_t)block_size * sizeof *tokens) != 0 ||
-            !extra_is_equal(prompt->extra != NULL ? prompt->extra + at : NULL,
+            memcmp(prompt->token_ids + at, tokens + at, (size_t)block_size * sizeof *tokens) != 0 ||
+            !extra_is_equal(prompt->token_extra != NULL ? prompt->token_extra + at : NULL,
                             extra != NULL ? extra + at : NULL, block_size)) {
             break;
         }
@@ -179,7 +180,7 @@ static int32_t shared_blocks(const pkv_cache *cache, const struct seq *model,
     return count;
 }
 
-int32_t prefix_pending(pkv_cache *cache, const struct seq *model, const struct prompt *prompt,
+int32_t prefix_pending(pkv_cache *cache, const struct seq *model, const struct pkv_prompt *prompt,
                        int32_t num_cached, int32_t max_cached)
 {
     int32_t most = 0;
@@ -237,27 +238,28 @@ void prefix_adopt(pkv_cache *cache, int32_t index, int32_t num_blocks)
 }
 
 /* Writes tokens [first, ..) into a sequence's row. */
-static void remember(pkv_cache *cache, int32_t index, int32_t first, const struct prompt *tokens)
+static void remember(pkv_cache *cache, int32_t index, int32_t first,
+                     const struct pkv_prompt *tokens)
 {
     struct seq_prefix *prefix = &cache->seqs[index].prefix;
     const size_t count = (size_t)tokens->num_tokens;
     if (count == 0) {
         return;
     }
-    memcpy(tokens_of(cache, index) + first, tokens->ids, count * sizeof *tokens->ids);
+    memcpy(tokens_of(cache, index) + first, tokens->token_ids, count * sizeof *tokens->token_ids);
     uint64_t *extra = extra_of(cache, index);
-    if (tokens->extra != NULL && !prefix->has_extra) {
+    if (tokens->token_extra != NULL && !prefix->has_extra) {
         memset(extra, 0, (size_t)cache->config.max_seq_len * sizeof *extra);
         prefix->has_extra = true;
     }
-    if (tokens->extra != NULL) {
-        memcpy(extra + first, tokens->extra, count * sizeof *extra);
+    if (tokens->token_extra != NULL) {
+        memcpy(extra + first, tokens->token_extra, count * sizeof *extra);
     } else if (prefix->has_extra) {
         memset(extra + first, 0, count * sizeof *extra);
     }
 }
 
-void prefix_note_prompt(pkv_cache *cache, int32_t index, const struct prompt *prompt)
+void prefix_note_prompt(pkv_cache *cache, int32_t index, const struct pkv_prompt *prompt)
 {
     struct seq_prefix *prefix = &cache->seqs[index].prefix;
     if (cache_has_prefix(cache)) {
@@ -268,7 +270,8 @@ void prefix_note_prompt(pkv_cache *cache, int32_t index, const struct prompt *pr
     }
 }
 
-void prefix_note_step(pkv_cache *cache, int32_t index, int32_t first, const struct prompt *tokens)
+void prefix_note_step(pkv_cache *cache, int32_t index, int32_t first,
+                      const struct pkv_prompt *tokens)
 {
     struct seq_prefix *prefix = &cache->seqs[index].prefix;
     const int32_t end = first + tokens->num_tokens;
@@ -277,9 +280,9 @@ void prefix_note_step(pkv_cache *cache, int32_t index, int32_t first, const stru
     }
     const int32_t known = min_i32(prefix->num_prompt, end) - first;
     const uint64_t *extra = prefix->has_extra ? extra_of(cache, index) + first : NULL;
-    if (known > 0 && (memcmp(tokens_of(cache, index) + first, tokens->ids,
-                             (size_t)known * sizeof *tokens->ids) != 0 ||
-                      !extra_is_equal(extra, tokens->extra, known))) {
+    if (known > 0 && (memcmp(tokens_of(cache, index) + first, tokens->token_ids,
+                             (size_t)known * sizeof *tokens->token_ids) != 0 ||
+                      !extra_is_equal(extra, tokens->token_extra, known))) {
         prefix->num_prompt = first; /* it goes on otherwise than it said */
     }
     remember(cache, index, first, tokens);
@@ -397,9 +400,9 @@ void prefix_fork(pkv_cache *cache, int32_t parent, int32_t child, int32_t at)
     if (!cache_has_prefix(cache)) {
         return;
     }
-    const struct prompt tokens = {
-        .ids = tokens_of(cache, parent),
-        .extra = from->has_extra ? extra_of(cache, parent) : NULL,
+    const struct pkv_prompt tokens = {
+        .token_ids = tokens_of(cache, parent),
+        .token_extra = from->has_extra ? extra_of(cache, parent) : NULL,
         .num_tokens = at,
     };
     remember(cache, child, 0, &tokens);

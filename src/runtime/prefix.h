@@ -8,13 +8,6 @@
 
 #include "runtime/cache.h"
 
-/* A prompt as admit and probe get it. */
-struct prompt {
-    const int32_t *ids;
-    const uint64_t *extra; /* NULL: all 0 */
-    int32_t num_tokens;
-};
-
 /* The parts of the index. size_of: what create takes, beside what is carved. */
 enum pkv_status prefix_size_of(const struct pkv_cache_config *config, const int32_t *num_blocks,
                                struct pkv_cache_sizes *sizes);
@@ -47,15 +40,16 @@ void prefix_leave(pkv_cache *cache, struct seq *seq);
 
 /* Whole blocks of a prompt that may be adopted: at most max_cached tokens, and never its last one,
  * which has to be computed. */
-int32_t prefix_adoptable(const pkv_cache *cache, const struct prompt *prompt, int32_t max_cached);
+int32_t prefix_adoptable(const pkv_cache *cache, const struct pkv_prompt *prompt,
+                         int32_t max_cached);
 
 /* The longest run of at most max_blocks leading blocks that a sequence like `model` can go on from:
  * their nodes stand in prefix.matched. */
-int32_t prefix_match(pkv_cache *cache, const struct seq *model, const struct prompt *prompt,
+int32_t prefix_match(pkv_cache *cache, const struct seq *model, const struct pkv_prompt *prompt,
                      int32_t max_blocks);
 
 /* Tokens past num_cached that a live sequence is to publish, of those that prompt could adopt. */
-int32_t prefix_pending(pkv_cache *cache, const struct seq *model, const struct prompt *prompt,
+int32_t prefix_pending(pkv_cache *cache, const struct seq *model, const struct pkv_prompt *prompt,
                        int32_t num_cached, int32_t max_cached);
 
 /* The empty sequence `index` holds the first num_blocks blocks that were matched. Its tables must
@@ -63,10 +57,11 @@ int32_t prefix_pending(pkv_cache *cache, const struct seq *model, const struct p
 void prefix_adopt(pkv_cache *cache, int32_t index, int32_t num_blocks);
 
 /* Remembers the prompt of an admission. */
-void prefix_note_prompt(pkv_cache *cache, int32_t index, const struct prompt *prompt);
+void prefix_note_prompt(pkv_cache *cache, int32_t index, const struct pkv_prompt *prompt);
 
-/* Remembers tokens [first, first + n) that the step at hand writes; extra NULL = none. */
-void prefix_note_step(pkv_cache *cache, int32_t index, int32_t first, const struct prompt *tokens);
+/* Remembers tokens [first, first + n) that the step at hand writes. */
+void prefix_note_step(pkv_cache *cache, int32_t index, int32_t first,
+                      const struct pkv_prompt *tokens);
 
 /* Asks for the place of token `at` of a sequence in memory. */
 void prefix_ask_for(const pkv_cache *cache, int32_t index, int32_t at);

@@ -503,9 +503,9 @@ static void note_tokens(pkv_cache *cache, const struct pkv_batch *batch, int32_t
     const int32_t first = step->cu_seqlens[row];
     const int32_t q_len = row_q_len(step, row);
     if (q_len > 0) {
-        const struct prompt tokens = {
-            .ids = batch->token_ids + first,
-            .extra = batch->token_extra != NULL ? batch->token_extra + first : NULL,
+        const struct pkv_prompt tokens = {
+            .token_ids = batch->token_ids + first,
+            .token_extra = batch->token_extra != NULL ? batch->token_extra + first : NULL,
             .num_tokens = q_len,
         };
         prefix_note_step(cache, step->seqs[row], step->kv_lens[row] - q_len, &tokens);

@@ -16,7 +16,7 @@ static enum pkv_status try_admit(struct runtime_case *c, struct prefix_seq *seq,
     const uint64_t before = prefix_digest(c);
     const struct pkv_probe probe = prefix_probe(c, seq, num_tokens, reserve);
     const enum pkv_status status =
-        pkv_seq_admit(c->cache, seq->seq.handle, seq->ids, NULL, num_tokens, reserve, num_tokens,
+        pkv_seq_admit(c->cache, seq->seq.handle, PROMPT(seq->ids, num_tokens), reserve, num_tokens,
                       &admission, shortage);
     CU_ASSERT_EQUAL(probe.status, status);
     if (status != PKV_OK) {

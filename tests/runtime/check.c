@@ -475,7 +475,7 @@ static void open_published(struct runtime_case *c)
     ASSERT_STATUS(PKV_OK, prefix_create(c, &named[0], 100, &options));
     ASSERT_STATUS(PKV_OK, prefix_create(c, &named[1], 500, &options));
     prefix_append(c, &named[0], 8);
-    ASSERT_STATUS(PKV_OK, pkv_prefix_pin(c->cache, &named[0].options, named[0].ids, NULL, 8, 0, 0,
+    ASSERT_STATUS(PKV_OK, pkv_prefix_pin(c->cache, &named[0].options, PROMPT(named[0].ids, 8), 0, 0,
                                          &pin, &num_pinned));
     prefix_append(c, &named[0], 5);
     CU_ASSERT(num_pinned == 8 && c->cache->prefix.pins[0].num_nodes == 2);

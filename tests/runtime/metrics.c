@@ -425,7 +425,7 @@ static void a_pinned_block_counts_from_the_end_of_the_pin(void)
     int32_t num_pinned = 0;
     open_full(&c);
     ASSERT_STATUS(PKV_OK,
-                  pkv_prefix_pin(c.cache, NULL, a.ids, NULL, 12, 100, 1000, &pin, &num_pinned));
+                  pkv_prefix_pin(c.cache, NULL, PROMPT(a.ids, 12), 100, 1000, &pin, &num_pinned));
     CU_ASSERT_EQUAL(num_pinned, 12);
     prefix_destroy(&c, &a);
     set_clock(&c, 3000);
@@ -501,7 +501,7 @@ static void each_call_with_a_time_moves_the_clock(void)
             ASSERT_STATUS(PKV_OK, pkv_step_begin(c.cache, &batch, &step, &shortage));
             ASSERT_STATUS(PKV_OK, pkv_step_abort(c.cache, step));
         } else if (how == 2) {
-            ASSERT_STATUS(PKV_OK, pkv_prefix_pin(c.cache, NULL, b.ids, NULL, 4, 0, 1900, &pin,
+            ASSERT_STATUS(PKV_OK, pkv_prefix_pin(c.cache, NULL, PROMPT(b.ids, 4), 0, 1900, &pin,
                                                  &num_pinned)); /* finds nothing */
         } else {
             ASSERT_STATUS(PKV_STALE_HANDLE, pkv_prefix_refresh(c.cache, pin, 0, 1900));

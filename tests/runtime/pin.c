@@ -25,7 +25,7 @@ static int32_t pin(struct runtime_case *c, int32_t num_tokens, uint64_t ttl, uin
     for (int32_t i = 0; i < num_tokens; i++) {
         seq.ids[i] = i;
     }
-    ASSERT_STATUS(PKV_OK, pkv_prefix_pin(c->cache, NULL, seq.ids, NULL, num_tokens, ttl, now,
+    ASSERT_STATUS(PKV_OK, pkv_prefix_pin(c->cache, NULL, PROMPT(seq.ids, num_tokens), ttl, now,
                                          handle, &num_pinned));
     CU_ASSERT_EQUAL(case_check(c), 0);
     return num_pinned;
@@ -242,7 +242,7 @@ static void cap_limits_what_is_pinned(void)
     CU_ASSERT_EQUAL(pin(&c, 16, 0, 0, &pins[1]), 8);
     int32_t num_pinned = -1;
     ASSERT_STATUS(PKV_NO_BLOCKS,
-                  pkv_prefix_pin(c.cache, NULL, a.ids, NULL, 8, 0, 0, &pins[2], &num_pinned));
+                  pkv_prefix_pin(c.cache, NULL, PROMPT(a.ids, 8), 0, 0, &pins[2], &num_pinned));
     CU_ASSERT_EQUAL(num_pinned, -1);
     ASSERT_STATUS(PKV_OK, pkv_prefix_unpin(c.cache, pins[0]));
     CU_ASSERT_EQUAL(pin(&c, 3, 0, 0, &pins[2]), 0); /* no whole block */
@@ -307,7 +307,7 @@ static void flush_takes_one_field_alone(void)
     pkv_pin handle = {0};
     int32_t num_pinned = 0;
     ASSERT_STATUS(PKV_OK,
-                  pkv_prefix_pin(c.cache, &in_ann, a.ids, NULL, 12, 0, 0, &handle, &num_pinned));
+                  pkv_prefix_pin(c.cache, &in_ann, PROMPT(a.ids, 12), 0, 0, &handle, &num_pinned));
     CU_ASSERT_EQUAL(num_pinned, 12);
     struct pkv_flush_report report = {0};
     ASSERT_STATUS(PKV_OK, pkv_namespace_flush(c.cache, &ann, &report));
@@ -658,7 +658,7 @@ static void without_a_prefix_cache_calls_say_so(void)
     const struct pkv_probe probe = prefix_probe(&c, &a, 12, 4);
     CU_ASSERT(probe.status == PKV_OK && probe.num_cached == 0 && probe.num_blocks == 4);
     ASSERT_STATUS(PKV_UNSUPPORTED,
-                  pkv_prefix_pin(c.cache, NULL, a.ids, NULL, 4, 0, 0, &handle, &count));
+                  pkv_prefix_pin(c.cache, NULL, PROMPT(a.ids, 4), 0, 0, &handle, &count));
     ASSERT_STATUS(PKV_UNSUPPORTED, pkv_prefix_unpin(c.cache, handle));
     ASSERT_STATUS(PKV_UNSUPPORTED, pkv_prefix_refresh(c.cache, handle, 1, 1));
     ASSERT_STATUS(PKV_UNSUPPORTED, pkv_prefix_expire(c.cache, 1, NULL));

@@ -122,10 +122,73 @@ static void calls_without_a_cache_or_a_place_for_the_answer_refuse(void)
     ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_cache_stats(NULL, &stats));
     ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_cache_stats(c.cache, NULL));
     ASSERT_NAMED("stats");
-    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_cache_probe(NULL, NULL, NULL, NULL, 0, 0, 0, &probe));
-    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_cache_probe(c.cache, NULL, NULL, NULL, 0, 0, 0, NULL));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_cache_probe(NULL, NULL, PROMPT(NULL, 0), 0, 0, &probe));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT,
+                  pkv_cache_probe(c.cache, NULL, PROMPT(NULL, 0), 0, 0, NULL));
     ASSERT_NAMED("probe");
     CU_ASSERT_EQUAL(length, -1);
+    case_close(&c);
+}
+
+/* One prompt through the three calls that take it; the text that their refusal must name. */
+static void expect_prompt_refused(struct runtime_case *c, const struct pkv_prompt *prompt,
+                                  const char *named)
+{
+    struct pkv_admission admission = {-1, -1, -1};
+    struct pkv_probe probe = {.num_cached = -1};
+    pkv_pin pin = {77};
+    int32_t num_pinned = -1;
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT,
+                  pkv_seq_admit(c->cache, a.seq.handle, prompt, 0, 0, &admission, NULL));
+    ASSERT_NAMED(named);
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_cache_probe(c->cache, NULL, prompt, 0, 0, &probe));
+    ASSERT_NAMED(named);
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT,
+                  pkv_prefix_pin(c->cache, NULL, prompt, 0, 0, &pin, &num_pinned));
+    ASSERT_NAMED(named);
+    CU_ASSERT(admission.num_blocks == -1 && probe.num_cached == -1);
+    CU_ASSERT(pin.id == 77 && num_pinned == -1);
+}
+
+static void bad_prompts_refuse(void)
+{
+    struct runtime_case c;
+    struct pkv_prompt prompt = *PROMPT(a.ids, 8);
+    prefix_init(&c);
+    case_open(&c);
+    ASSERT_STATUS(PKV_OK, prefix_create(&c, &a, 0, NULL));
+    const uint64_t before = prefix_digest(&c);
+    expect_prompt_refused(&c, NULL, "prompt is NULL");
+    prompt.size = 0;
+    expect_prompt_refused(&c, &prompt, "prompt->size = 0");
+    prompt.size = sizeof prompt + 8;
+    expect_prompt_refused(&c, &prompt, "prompt->size");
+    expect_prompt_refused(&c, PROMPT(a.ids, -1), "prompt->num_tokens = -1");
+    expect_prompt_refused(&c, PROMPT(NULL, 8), "prompt->token_ids");
+    CU_ASSERT_EQUAL(prefix_digest(&c), before);
+    prefix_destroy(&c, &a);
+    case_close(&c);
+}
+
+static void a_prompt_without_tokens_is_taken(void)
+{
+    struct runtime_case c;
+    struct pkv_admission admission = {-1, -1, -1};
+    struct pkv_probe probe = {.num_cached = -1};
+    pkv_pin pin = {77};
+    int32_t num_pinned = -1;
+    prefix_init(&c);
+    case_open(&c);
+    ASSERT_STATUS(PKV_OK, prefix_create(&c, &a, 0, NULL));
+    ASSERT_STATUS(PKV_OK, pkv_cache_probe(c.cache, NULL, PROMPT(NULL, 0), 4, 0, &probe));
+    CU_ASSERT(probe.status == PKV_OK && probe.num_cached == 0 && probe.num_blocks == 1);
+    ASSERT_STATUS(PKV_OK, pkv_prefix_pin(c.cache, NULL, PROMPT(NULL, 0), 0, 0, &pin, &num_pinned));
+    CU_ASSERT(pin.id == 0 && num_pinned == 0);
+    ASSERT_STATUS(PKV_OK,
+                  pkv_seq_admit(c.cache, a.seq.handle, PROMPT(NULL, 0), 4, 0, &admission, NULL));
+    CU_ASSERT(admission.num_cached == 0 && admission.num_to_write == 0);
+    CU_ASSERT_EQUAL(admission.num_blocks, 1);
+    prefix_destroy(&c, &a);
     case_close(&c);
 }
 
@@ -143,23 +206,23 @@ static void prefix_calls_without_their_arguments_refuse(void)
     ASSERT_STATUS(PKV_OK, pkv_namespace_quota(c.cache, &field, 5));
     const uint64_t before = prefix_digest(&c);
     ASSERT_STATUS(PKV_INVALID_ARGUMENT,
-                  pkv_prefix_pin(NULL, NULL, a.ids, NULL, 8, 0, 0, &pin, &num_pinned));
+                  pkv_prefix_pin(NULL, NULL, PROMPT(a.ids, 8), 0, 0, &pin, &num_pinned));
     ASSERT_STATUS(PKV_INVALID_ARGUMENT,
-                  pkv_prefix_pin(c.cache, NULL, NULL, NULL, 8, 0, 0, &pin, &num_pinned));
+                  pkv_prefix_pin(c.cache, NULL, PROMPT(NULL, 8), 0, 0, &pin, &num_pinned));
     ASSERT_NAMED("token_ids");
     ASSERT_STATUS(PKV_INVALID_ARGUMENT,
-                  pkv_prefix_pin(c.cache, NULL, a.ids, NULL, -1, 0, 0, &pin, &num_pinned));
+                  pkv_prefix_pin(c.cache, NULL, PROMPT(a.ids, -1), 0, 0, &pin, &num_pinned));
     ASSERT_NAMED("num_tokens");
     ASSERT_STATUS(PKV_INVALID_ARGUMENT,
-                  pkv_prefix_pin(c.cache, NULL, a.ids, NULL, 8, 0, 0, NULL, &num_pinned));
+                  pkv_prefix_pin(c.cache, NULL, PROMPT(a.ids, 8), 0, 0, NULL, &num_pinned));
     ASSERT_NAMED("pin is NULL");
     ASSERT_STATUS(PKV_INVALID_ARGUMENT,
-                  pkv_prefix_pin(c.cache, NULL, a.ids, NULL, 8, 0, 0, &pin, NULL));
+                  pkv_prefix_pin(c.cache, NULL, PROMPT(a.ids, 8), 0, 0, &pin, NULL));
     ASSERT_NAMED("num_pinned");
     ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_namespace_usage(c.cache, &field, NULL));
     ASSERT_NAMED("usage");
     ASSERT_STATUS(PKV_INVALID_ARGUMENT,
-                  pkv_cache_probe(c.cache, NULL, NULL, NULL, 8, 0, 8, &probe));
+                  pkv_cache_probe(c.cache, NULL, PROMPT(NULL, 8), 0, 8, &probe));
     ASSERT_NAMED("token_ids");
     CU_ASSERT(pin.id == 77 && num_pinned == -1);
     const unsigned char *bytes = (const unsigned char *)&probe;
@@ -368,6 +431,8 @@ static const struct test_case cases[] = {
     TEST(prefix_cache_of_too_many_groups_is_unsupported),
     TEST(sharing_layer_reads_codes_by_its_owners_scales),
     TEST(calls_without_a_cache_or_a_place_for_the_answer_refuse),
+    TEST(bad_prompts_refuse),
+    TEST(a_prompt_without_tokens_is_taken),
     TEST(prefix_calls_without_their_arguments_refuse),
     TEST(closed_cache_answers_probes_busy),
     TEST(begin_without_memory_keeps_what_is_cached),

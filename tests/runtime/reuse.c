@@ -41,12 +41,12 @@ static void max_cached_bounds_the_hit(void)
     ASSERT_STATUS(PKV_OK, prefix_create(&c, &b, 0, NULL));
     struct pkv_admission admission;
     ASSERT_STATUS(PKV_OK,
-                  pkv_seq_admit(c.cache, b.seq.handle, b.ids, NULL, 20, 0, 11, &admission, NULL));
+                  pkv_seq_admit(c.cache, b.seq.handle, PROMPT(b.ids, 20), 0, 11, &admission, NULL));
     CU_ASSERT_EQUAL(admission.num_cached, 8);
     CU_ASSERT_EQUAL(admission.num_to_write, 12);
     ASSERT_STATUS(PKV_OK, pkv_seq_truncate(c.cache, b.seq.handle, 0));
     ASSERT_STATUS(PKV_OK,
-                  pkv_seq_admit(c.cache, b.seq.handle, b.ids, NULL, 20, 0, 0, &admission, NULL));
+                  pkv_seq_admit(c.cache, b.seq.handle, PROMPT(b.ids, 20), 0, 0, &admission, NULL));
     CU_ASSERT_EQUAL(admission.num_cached, 0);
     prefix_destroy(&c, &a);
     prefix_destroy(&c, &b);
@@ -375,7 +375,8 @@ static void truncated_owner_of_a_full_pool_goes_on(void)
     ASSERT_STATUS(PKV_OK, case_truncate(&c, &a.seq, 14));
     pkv_pin pin = {0};
     int32_t num_pinned = 0;
-    ASSERT_STATUS(PKV_OK, pkv_prefix_pin(c.cache, NULL, a.ids, NULL, 16, 0, 0, &pin, &num_pinned));
+    ASSERT_STATUS(PKV_OK,
+                  pkv_prefix_pin(c.cache, NULL, PROMPT(a.ids, 16), 0, 0, &pin, &num_pinned));
     CU_ASSERT_EQUAL(num_pinned, 16);
     memset(&step, 0, sizeof step);
     case_row(&step, &a.seq, 1);

@@ -102,9 +102,12 @@ enum pkv_status prefix_create(struct runtime_case *c, struct prefix_seq *seq, in
     return case_create(c, &seq->seq, &seq->options);
 }
 
-static const uint64_t *extra_of(const struct prefix_seq *seq)
+struct pkv_prompt prefix_prompt(const struct prefix_seq *seq, int32_t num_tokens)
 {
-    return seq->has_extra ? seq->extra : NULL;
+    return (struct pkv_prompt){.size = sizeof(struct pkv_prompt),
+                               .token_ids = seq->ids,
+                               .token_extra = seq->has_extra ? seq->extra : NULL,
+                               .num_tokens = num_tokens};
 }
 
 enum pkv_status prefix_admit(struct runtime_case *c, struct prefix_seq *seq, int32_t num_tokens,
@@ -112,9 +115,9 @@ enum pkv_status prefix_admit(struct runtime_case *c, struct prefix_seq *seq, int
 {
     struct pkv_admission admission = {-1, -1, -1};
     struct pkv_shortage shortage;
-    const enum pkv_status status =
-        pkv_seq_admit(c->cache, seq->seq.handle, seq->ids, extra_of(seq), num_tokens, reserve,
-                      num_tokens, &admission, &shortage);
+    const struct pkv_prompt prompt = prefix_prompt(seq, num_tokens);
+    const enum pkv_status status = pkv_seq_admit(c->cache, seq->seq.handle, &prompt, reserve,
+                                                 num_tokens, &admission, &shortage);
     if (status == PKV_OK) {
         CU_ASSERT(admission.num_cached >= 0);
         CU_ASSERT(admission.num_cached < num_tokens || num_tokens == 0);
@@ -158,11 +161,12 @@ uint64_t prefix_digest(struct runtime_case *c)
 struct pkv_probe prefix_probe(struct runtime_case *c, const struct prefix_seq *seq,
                               int32_t num_tokens, int32_t reserve)
 {
+    const struct pkv_prompt prompt = prefix_prompt(seq, num_tokens);
     struct pkv_probe probe;
     memset(&probe, 0xff, sizeof probe);
     const uint64_t before = prefix_digest(c);
-    ASSERT_STATUS(PKV_OK, pkv_cache_probe(c->cache, &seq->options, seq->ids, extra_of(seq),
-                                          num_tokens, reserve, num_tokens, &probe));
+    ASSERT_STATUS(PKV_OK,
+                  pkv_cache_probe(c->cache, &seq->options, &prompt, reserve, num_tokens, &probe));
     CU_ASSERT_EQUAL(prefix_digest(c), before);
     return probe;
 }

@@ -26,6 +26,9 @@ void prefix_init(struct runtime_case *c);
 enum pkv_status prefix_create(struct runtime_case *c, struct prefix_seq *seq, int32_t base,
                               const struct pkv_seq_options *options);
 
+/* Its first num_tokens ids, with their extras, as a prompt. */
+struct pkv_prompt prefix_prompt(const struct prefix_seq *seq, int32_t num_tokens);
+
 /* Admits its first num_tokens ids, adopting all there is; asserts what the answer says of itself.
  * *num_cached may be NULL. */
 enum pkv_status prefix_admit(struct runtime_case *c, struct prefix_seq *seq, int32_t num_tokens,

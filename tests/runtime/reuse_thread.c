@@ -44,9 +44,9 @@ static void live_once(struct client *client)
         return;
     }
     enum pkv_status status =
-        pkv_cache_probe(client->cache, &options, client->ids, NULL, n, 4, n, &probe);
+        pkv_cache_probe(client->cache, &options, PROMPT(client->ids, n), 4, n, &probe);
     client->num_wrong += status != PKV_OK;
-    status = pkv_seq_admit(client->cache, seq, client->ids, NULL, n, 4, n, &admission, NULL);
+    status = pkv_seq_admit(client->cache, seq, PROMPT(client->ids, n), 4, n, &admission, NULL);
     client->num_wrong += !is_among(status, PKV_NEVER_FITS);
     if (status == PKV_OK) {
         client->num_wrong += admission.num_cached + admission.num_to_write != n;
@@ -55,7 +55,7 @@ static void live_once(struct client *client)
         client->num_wrong +=
             pkv_seq_truncate(client->cache, seq, admission.num_cached / 2) != PKV_OK;
     }
-    status = pkv_prefix_pin(client->cache, NULL, client->ids, NULL, n, 0, 0, &pin, &num_pinned);
+    status = pkv_prefix_pin(client->cache, NULL, PROMPT(client->ids, n), 0, 0, &pin, &num_pinned);
     client->num_wrong += !is_among(status, PKV_OK);
     client->num_wrong += child.id != 0 && pkv_seq_destroy(client->cache, child) != PKV_OK;
     if (pin.id != 0) {

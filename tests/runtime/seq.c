@@ -25,7 +25,7 @@ static void expect_stale(struct runtime_case *c, pkv_seq seq)
     ASSERT_STATUS(PKV_STALE_HANDLE, pkv_seq_truncate(c->cache, seq, 0));
     ASSERT_STATUS(PKV_STALE_HANDLE, pkv_seq_fork(c->cache, seq, 0, 1, &child));
     ASSERT_STATUS(PKV_STALE_HANDLE,
-                  pkv_seq_admit(c->cache, seq, tokens, NULL, 4, 0, 0, &admission, &shortage));
+                  pkv_seq_admit(c->cache, seq, PROMPT(tokens, 4), 0, 0, &admission, &shortage));
     ASSERT_STATUS(PKV_STALE_HANDLE, pkv_step_begin(c->cache, &batch, &step, &shortage));
     CU_ASSERT(strstr(pkv_last_error(), "seqs[0]") != NULL);
     ASSERT_STATUS(PKV_STALE_HANDLE, pkv_step_fits(c->cache, &batch, &shortage));
@@ -208,26 +208,26 @@ static void bad_admissions_refuse(void)
     ASSERT_STATUS(PKV_OK, case_create(&c, &a, NULL));
     const pkv_seq seq = a.handle;
     ASSERT_STATUS(PKV_INVALID_ARGUMENT,
-                  pkv_seq_admit(c.cache, seq, tokens, NULL, -1, 0, 0, &admission, NULL));
+                  pkv_seq_admit(c.cache, seq, PROMPT(tokens, -1), 0, 0, &admission, NULL));
     ASSERT_STATUS(PKV_INVALID_ARGUMENT,
-                  pkv_seq_admit(c.cache, seq, tokens, NULL, 1, -1, 0, &admission, NULL));
+                  pkv_seq_admit(c.cache, seq, PROMPT(tokens, 1), -1, 0, &admission, NULL));
     ASSERT_STATUS(PKV_INVALID_ARGUMENT,
-                  pkv_seq_admit(c.cache, seq, tokens, NULL, 1, 0, -1, &admission, NULL));
+                  pkv_seq_admit(c.cache, seq, PROMPT(tokens, 1), 0, -1, &admission, NULL));
     ASSERT_STATUS(PKV_INVALID_ARGUMENT,
-                  pkv_seq_admit(c.cache, seq, NULL, NULL, 1, 0, 0, &admission, NULL));
+                  pkv_seq_admit(c.cache, seq, PROMPT(NULL, 1), 0, 0, &admission, NULL));
     ASSERT_STATUS(PKV_INVALID_ARGUMENT,
-                  pkv_seq_admit(NULL, seq, tokens, NULL, 1, 0, 0, &admission, NULL));
+                  pkv_seq_admit(NULL, seq, PROMPT(tokens, 1), 0, 0, &admission, NULL));
     const enum pkv_status past =
-        pkv_seq_admit(c.cache, seq, tokens, NULL, 65, 0, 0, &admission, NULL);
+        pkv_seq_admit(c.cache, seq, PROMPT(tokens, 65), 0, 0, &admission, NULL);
     CU_ASSERT(past == PKV_NEVER_FITS || past == PKV_INVALID_ARGUMENT);
     const enum pkv_status far =
-        pkv_seq_admit(c.cache, seq, tokens, NULL, INT32_MAX, INT32_MAX, 0, &admission, NULL);
+        pkv_seq_admit(c.cache, seq, PROMPT(tokens, INT32_MAX), INT32_MAX, 0, &admission, NULL);
     CU_ASSERT(far == PKV_NEVER_FITS || far == PKV_INVALID_ARGUMENT);
     CU_ASSERT_EQUAL(admission.num_blocks, -1);
     CU_ASSERT_EQUAL(case_held(&c, 0), 0);
     ASSERT_STATUS(PKV_OK, case_append(&c, &a, 1));
     ASSERT_STATUS(PKV_INVALID_ARGUMENT,
-                  pkv_seq_admit(c.cache, seq, tokens, NULL, 1, 0, 0, &admission, NULL));
+                  pkv_seq_admit(c.cache, seq, PROMPT(tokens, 1), 0, 0, &admission, NULL));
     CU_ASSERT_EQUAL(case_held(&c, 0), 1);
     case_close(&c);
 }
@@ -248,7 +248,7 @@ static void admission_reserves_in_every_group_or_in_none(void)
     ASSERT_STATUS(PKV_OK, case_create(&c, &a, NULL));
     ASSERT_STATUS(PKV_OK, case_create(&c, &b, NULL));
     ASSERT_STATUS(PKV_OK,
-                  pkv_seq_admit(c.cache, a.handle, tokens, NULL, 7, 6, 0, &admission, &shortage));
+                  pkv_seq_admit(c.cache, a.handle, PROMPT(tokens, 7), 6, 0, &admission, &shortage));
     CU_ASSERT_EQUAL(admission.num_blocks, 4 + 7);
     CU_ASSERT_EQUAL(case_free(&c, 0), 4);
     CU_ASSERT_EQUAL(case_free(&c, 1), 5);

@@ -38,7 +38,7 @@ static void meddle_once(struct meddler *m, struct test_random *random)
     int32_t length = 0;
     expect_one_of(m, pkv_seq_create(m->cache, &options, &seq), PKV_OK, PKV_NO_BLOCKS, PKV_OK);
     expect_one_of(m,
-                  pkv_seq_admit(m->cache, seq, tokens, NULL, random_between(random, 0, 9), 3, 0,
+                  pkv_seq_admit(m->cache, seq, PROMPT(tokens, random_between(random, 0, 9)), 3, 0,
                                 &admission, NULL),
                   PKV_OK, PKV_NO_BLOCKS, PKV_STALE_HANDLE);
     expect_one_of(m, pkv_seq_fork(m->cache, seq, 0, 2, children), PKV_OK, PKV_NO_BLOCKS,

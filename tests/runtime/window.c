@@ -367,8 +367,8 @@ static void admission_reserves_what_a_window_row_can_hold_at_once(void)
     c.groups[0].num_blocks = 6;
     case_open(&c);
     ASSERT_STATUS(PKV_OK, case_create(&c, &seq, NULL));
-    ASSERT_STATUS(
-        PKV_OK, pkv_seq_admit(c.cache, seq.handle, tokens, NULL, 40, 20, 0, &admission, &shortage));
+    ASSERT_STATUS(PKV_OK, pkv_seq_admit(c.cache, seq.handle, PROMPT(tokens, 40), 20, 0, &admission,
+                                        &shortage));
     CU_ASSERT(admission.num_blocks >= 4 && admission.num_blocks <= (5 + 8 + 3) / 4 + 1);
     CU_ASSERT_EQUAL(case_held(&c, 0), admission.num_blocks);
     while (seq.length < 60) {

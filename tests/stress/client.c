@@ -41,7 +41,7 @@ static void admit(struct client *client, struct request *request)
     struct pkv_admission admission = {0};
     struct pkv_shortage shortage;
     const enum pkv_status status =
-        pkv_seq_admit(world->cache, request->seq, request->ids, NULL, n,
+        pkv_seq_admit(world->cache, request->seq, PROMPT(request->ids, n),
                       random_between(&client->random, 0, 8), max_cached, &admission, &shortage);
     if (!world_expect(world, "admit", status, PKV_OK, PKV_NO_BLOCKS, PKV_NEVER_FITS)) {
         return;
@@ -103,7 +103,7 @@ static void probe(struct client *client)
     request_choose_tokens(&request, &client->random, 0);
     const struct pkv_seq_options options = request_options(&request, &field);
     const enum pkv_status status =
-        pkv_cache_probe(world->cache, &options, request.ids, NULL, n, 0, n, &answer);
+        pkv_cache_probe(world->cache, &options, PROMPT(request.ids, n), 0, n, &answer);
     world_expect(world, "probe", status, PKV_OK, PKV_OK, PKV_OK);
     world_expect(world, "probe's answer", answer.status, PKV_OK, PKV_NO_BLOCKS, PKV_NEVER_FITS);
     if (answer.num_cached % BLOCK_SIZE != 0 || answer.num_cached + answer.num_pending >= n) {
@@ -197,7 +197,7 @@ static void admit_again(struct client *client)
     }
     if (request->state == REQUEST_OPEN) {
         world_expect(world, "admit of a row",
-                     pkv_seq_admit(world->cache, request->seq, request->ids, NULL, 8, 0, 8,
+                     pkv_seq_admit(world->cache, request->seq, PROMPT(request->ids, 8), 0, 8,
                                    &admission, NULL),
                      PKV_BUSY, PKV_BUSY, PKV_BUSY);
         atomic_fetch_add(&world->tally.busy, 1);
@@ -253,7 +253,7 @@ static void pin(struct client *client)
     const struct pkv_seq_options options = request_options(request, &field);
     const uint64_t ttl = random_u64(&client->random) % 20; /* 0: for ever */
     const enum pkv_status status =
-        pkv_prefix_pin(world->cache, &options, request->ids, NULL, request->length, ttl,
+        pkv_prefix_pin(world->cache, &options, PROMPT(request->ids, request->length), ttl,
                        atomic_load(&world->now_ns), pin, &num_pinned);
     world_expect(world, "pin", status, PKV_OK, PKV_NO_BLOCKS, PKV_OK);
     if (num_pinned % BLOCK_SIZE != 0 || num_pinned > request->length) {

@@ -231,8 +231,9 @@ enum pkv_status case_admit(struct runtime_case *c, struct case_seq *seq, int32_t
 {
     static const int32_t token_ids[CASE_MAX_LENGTH];
     struct pkv_admission admission = {-1, -1, -1};
-    const enum pkv_status status = pkv_seq_admit(c->cache, seq->handle, token_ids, NULL, num_tokens,
-                                                 reserve_tokens, num_tokens, &admission, shortage);
+    const enum pkv_status status =
+        pkv_seq_admit(c->cache, seq->handle, PROMPT(token_ids, num_tokens), reserve_tokens,
+                      num_tokens, &admission, shortage);
     if (status == PKV_OK) {
         CU_ASSERT_EQUAL(admission.num_cached, 0);
         CU_ASSERT_EQUAL(admission.num_to_write, num_tokens);

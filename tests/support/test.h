@@ -37,6 +37,11 @@ struct test_suite {
 void test_assert_status(enum pkv_status expected, enum pkv_status actual, const char *call,
                         const char *file, unsigned line);
 
+/* A prompt of n tokens without extras, as an argument. */
+#define PROMPT(ids, n)                                                                             \
+    (&(const struct pkv_prompt){                                                                   \
+        .size = sizeof(struct pkv_prompt), .token_ids = (ids), .num_tokens = (n)})
+
 /* The instruction set that PKV_TEST_ISA asks for (scalar, avx2, avx512, avx512bf16), BEST when
  * unset. */
 enum pkv_isa test_isa(void);
