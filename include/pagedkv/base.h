@@ -158,6 +158,23 @@ struct pkv_kv_view {
     size_t v_block_stride, v_head_stride, v_cell_stride;
 };
 
+/* Prefix caching: one field of a namespace, such as the tenant or the adapter and its version. Two
+ * requests share cached blocks only where their fields are the same. Fields may come in any order,
+ * each tag once; an empty field differs from an absent one. A field counts from the block that
+ * holds token begins_at: blocks wholly before it, a public system prompt for one, are shared. */
+#define PKV_MAX_NAMESPACE_FIELDS 4
+#define PKV_MAX_NAMESPACE_BYTES 128
+struct pkv_namespace_field {
+    int32_t tag;       /* what the field is, in the caller's own numbering, >= 1 */
+    int32_t length;    /* bytes, in [0, PKV_MAX_NAMESPACE_BYTES] */
+    const void *bytes; /* read during the call */
+    int32_t begins_at; /* >= 0 */
+};
+
+/* Prefix caching: blocks have a priority in [0, PKV_NUM_PRIORITIES); lower ones are evicted first.
+ */
+#define PKV_NUM_PRIORITIES 4
+
 #ifdef __cplusplus
 }
 #endif

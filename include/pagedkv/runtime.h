@@ -191,21 +191,6 @@ struct pkv_shortage {
     int64_t quota;
 };
 
-/* One field of a namespace, such as the tenant or the adapter and its load: two requests share
- * cached blocks only where their fields are the same. Fields stand in any order, a tag once; an
- * empty field differs from an absent one. A field begins to count in the block that holds token
- * begins_at: what lies wholly before it is shared, a public system prompt for one. */
-#define PKV_MAX_NAMESPACE_FIELDS 4
-#define PKV_MAX_NAMESPACE_BYTES 128
-struct pkv_namespace_field {
-    int32_t tag;       /* what the field is, in the caller's own numbering, >= 1 */
-    int32_t length;    /* bytes, in [0, PKV_MAX_NAMESPACE_BYTES] */
-    const void *bytes; /* read during the call */
-    int32_t begins_at; /* >= 0 */
-};
-
-#define PKV_NUM_PRIORITIES 4
-
 /* Options of a sequence; NULL or zeroed = none. The last four are for the prefix cache. */
 struct pkv_seq_options {
     size_t size;

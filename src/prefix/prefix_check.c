@@ -90,7 +90,7 @@ static int32_t check_node(struct prefix_index *index, int32_t at)
         expect(index, node->num_blocks > 0 || node->num_children > 0 || node->num_holders > 0,
                "a node is needed by nobody", at);
     faults += expect(index, node->num_holders >= 0, "a node's holders are negative", at);
-    faults += expect(index, node->priority < PREFIX_CLASSES, "a node's class is none", at);
+    faults += expect(index, node->priority < PKV_NUM_PRIORITIES, "a node's class is none", at);
     faults += expect(index, parent != NULL || node->parent.index == PREFIX_NONE,
                      "a node's parent is stale", at);
     faults += expect(index, node->depth == (parent == NULL ? 0 : parent->depth + 1),

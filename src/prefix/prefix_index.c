@@ -16,7 +16,7 @@
 #include "prefix/prefix_table.h"
 
 #define SPARE_NAMESPACES 1024
-#define HEAD_BYTES (16 + 8 + PREFIX_MAX_FIELDS * (8 + PREFIX_FIELD_BYTES))
+#define HEAD_BYTES (16 + 8 + PKV_MAX_NAMESPACE_FIELDS * (8 + PKV_MAX_NAMESPACE_BYTES))
 #define LINK_BYTES (8 + 16)
 
 /* --- memory */

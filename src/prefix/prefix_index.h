@@ -40,9 +40,6 @@
 #include "base/hooks.h"
 
 #define PREFIX_NONE (-1)
-#define PREFIX_CLASSES 4
-#define PREFIX_MAX_FIELDS 4
-#define PREFIX_FIELD_BYTES 128 /* the longest field */
 
 struct prefix_index;
 
@@ -71,7 +68,7 @@ struct prefix_node {
     int32_t num_holders;
     int32_t num_blocks; /* groups in which it has one */
     int32_t next;       /* in its bucket, or on the list of free nodes */
-    uint8_t priority;   /* class, 0 .. PREFIX_CLASSES - 1; higher is evicted later */
+    uint8_t priority;   /* class, 0 .. PKV_NUM_PRIORITIES - 1; higher is evicted later */
     bool is_used;
     bool has_extra;
     int32_t scratch; /* of prefix_index_check */
@@ -136,31 +133,23 @@ void prefix_index_destroy(struct prefix_index *index);
 
 /* --- namespaces ---------------------------------------------------------------------------- */
 
-/* One field of a sequence's namespace. It enters the keys of the blocks that hold a token at or
- * after begins_at. An absent field and an empty one differ. */
-struct prefix_field {
-    uint32_t tag;
-    int32_t length; /* 0 .. PREFIX_FIELD_BYTES */
-    const void *bytes;
-    int64_t begins_at;
-};
-
 /* What a sequence carries: which namespace each of its blocks is in. Entry i holds from block
  * from[i] on; from[0] = 0 and from rises. A namespace is an exact set of (tag, bytes), interned:
  * two ids are equal exactly when the sets are. Blocks before a field begins are in a namespace
  * without it, so they are shared by all values of the field. Namespace 0 is the empty set. */
 struct prefix_scope {
     int32_t count;
-    int32_t from[PREFIX_MAX_FIELDS + 1];
-    int32_t namespace_id[PREFIX_MAX_FIELDS + 1];
+    int32_t from[PKV_MAX_NAMESPACE_FIELDS + 1];
+    int32_t namespace_id[PKV_MAX_NAMESPACE_FIELDS + 1];
 };
 
 /* Interns the namespaces of a sequence; fields in any order. PKV_INVALID_ARGUMENT: too many fields,
  * a tag twice, a length or begins_at out of range, NULL bytes of a length above 0. PKV_NO_BLOCKS:
  * the table is full now. Nothing changed then. Close gives them back; a namespace lives while a
  * scope or a node names it. */
-enum pkv_status prefix_scope_open(struct prefix_index *index, const struct prefix_field *fields,
-                                  int32_t num_fields, struct prefix_scope *scope);
+enum pkv_status prefix_scope_open(struct prefix_index *index,
+                                  const struct pkv_namespace_field *fields, int32_t num_fields,
+                                  struct prefix_scope *scope);
 void prefix_scope_close(struct prefix_index *index, struct prefix_scope *scope);
 
 /* One more holder of all of a scope's namespaces (a fork's copy). */
@@ -169,8 +158,9 @@ void prefix_scope_share(struct prefix_index *index, const struct prefix_scope *s
 /* As open, but takes nothing and needs no close, for probes without a sequence: a namespace that is
  * not in the table, in which nothing can be cached, is PREFIX_NONE in *scope. PKV_INVALID_ARGUMENT
  * as open. */
-enum pkv_status prefix_scope_find(struct prefix_index *index, const struct prefix_field *fields,
-                                  int32_t num_fields, struct prefix_scope *scope);
+enum pkv_status prefix_scope_find(struct prefix_index *index,
+                                  const struct pkv_namespace_field *fields, int32_t num_fields,
+                                  struct prefix_scope *scope);
 
 /* The namespace of block number `block`. */
 static inline int32_t prefix_scope_at(const struct prefix_scope *scope, int32_t block)
@@ -188,10 +178,11 @@ static inline int32_t prefix_scope_at(const struct prefix_scope *scope, int32_t 
 void prefix_index_charge(struct prefix_index *index, int32_t namespace_id, int64_t amount);
 int64_t prefix_index_room(const struct prefix_index *index, int32_t namespace_id);
 
-/* Sets the quota of one field value; INT64_MAX or more = none. The field then stays in the table
- * until its quota is taken away. PKV_INVALID_ARGUMENT, PKV_NO_BLOCKS as open. */
-enum pkv_status prefix_index_set_quota(struct prefix_index *index, uint32_t tag, const void *bytes,
-                                       int32_t length, int64_t quota);
+/* Sets the quota of one field value; INT64_MAX = none. The field then stays in the table until its
+ * quota is taken away. PKV_INVALID_ARGUMENT, PKV_NO_BLOCKS as open. begins_at does not matter, here
+ * and in the calls below. */
+enum pkv_status prefix_index_set_quota(struct prefix_index *index,
+                                       const struct pkv_namespace_field *field, int64_t quota);
 
 struct prefix_field_usage {
     int64_t held;   /* the sum of charges */
@@ -200,14 +191,14 @@ struct prefix_field_usage {
 };
 
 /* PKV_NOT_FOUND for a field that nobody names. */
-enum pkv_status prefix_index_field_usage(const struct prefix_index *index, uint32_t tag,
-                                         const void *bytes, int32_t length,
+enum pkv_status prefix_index_field_usage(const struct prefix_index *index,
+                                         const struct pkv_namespace_field *field,
                                          struct prefix_field_usage *usage);
 
 /* Reads a namespace back: its fields in order of tag, bytes pointing into the index, begins_at 0.
  * Returns their number. For events and tools. */
 int32_t prefix_namespace_fields(const struct prefix_index *index, int32_t namespace_id,
-                                struct prefix_field fields[PREFIX_MAX_FIELDS]);
+                                struct pkv_namespace_field fields[PKV_MAX_NAMESPACE_FIELDS]);
 
 /* --- epochs: flush and reset ----------------------------------------------------------------- */
 
@@ -220,8 +211,7 @@ bool prefix_index_is_current(const struct prefix_index *index, int32_t namespace
 
 /* From now on no node in a namespace with this field (no node at all) is hit, and no sequence of an
  * older epoch publishes into one. O(1): the nodes are taken apart by sweep. */
-void prefix_index_flush(struct prefix_index *index, uint32_t tag, const void *bytes,
-                        int32_t length);
+void prefix_index_flush(struct prefix_index *index, const struct pkv_namespace_field *field);
 void prefix_index_reset(struct prefix_index *index);
 
 /* Blocks that a sweep took from flushed nodes. They are never-committed ones now. */

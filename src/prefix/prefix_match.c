@@ -82,13 +82,13 @@ static unsigned char *put_key(unsigned char *to, struct prefix_key key)
 
 size_t prefix_write_head(struct prefix_index *index, int32_t namespace_id)
 {
-    struct prefix_field fields[PREFIX_MAX_FIELDS];
+    struct pkv_namespace_field fields[PKV_MAX_NAMESPACE_FIELDS];
     const int32_t num_fields = prefix_namespace_fields(index, namespace_id, fields);
     unsigned char *to = put_key(index->buffer, index->config.fingerprint);
     to = put_u32(to, (uint32_t)index->config.block_size);
     to = put_u32(to, (uint32_t)num_fields);
     for (int32_t i = 0; i < num_fields; i++) {
-        to = put_u32(to, fields[i].tag);
+        to = put_u32(to, (uint32_t)fields[i].tag);
         to = put_u32(to, (uint32_t)fields[i].length);
         memcpy(to, fields[i].bytes, (size_t)fields[i].length);
         to += fields[i].length;

@@ -15,18 +15,11 @@
 #include "base/error.h"
 #include "prefix/prefix_hash.h"
 
-/* One field as an argument: what identifies it. */
-struct field_name {
-    uint32_t tag;
-    int32_t length;
-    const void *bytes;
-};
-
-uint32_t prefix_field_bucket(const struct prefix_index *index, uint32_t tag, const void *bytes,
-                             int32_t length)
+uint32_t prefix_field_bucket(const struct prefix_index *index,
+                             const struct pkv_namespace_field *field)
 {
-    const struct prefix_key key = prefix_hash_bytes(bytes, (size_t)length);
-    return (uint32_t)(key.low ^ key.high ^ tag ^ index->config.seed) &
+    const struct prefix_key key = prefix_hash_bytes(field->bytes, (size_t)field->length);
+    return (uint32_t)(key.low ^ key.high ^ (uint32_t)field->tag ^ index->config.seed) &
            (index->num_name_buckets - 1);
 }
 
@@ -39,12 +32,14 @@ uint32_t prefix_namespace_bucket(const struct prefix_index *index, const int32_t
 
 /* --- fields */
 
-static int32_t find_field(const struct prefix_index *index, struct field_name name, uint32_t bucket)
+static int32_t find_field(const struct prefix_index *index, const struct pkv_namespace_field *field,
+                          uint32_t bucket)
 {
     for (int32_t at = index->field_list.buckets[bucket]; at != 0;) {
         const struct field_record *record = &index->fields[at - 1];
-        if (record->tag == name.tag && record->length == name.length &&
-            (name.length == 0 || memcmp(record->bytes, name.bytes, (size_t)name.length) == 0)) {
+        if (record->tag == field->tag && record->length == field->length &&
+            (field->length == 0 ||
+             memcmp(record->bytes, field->bytes, (size_t)field->length) == 0)) {
             return at - 1;
         }
         at = record->next;
@@ -52,17 +47,18 @@ static int32_t find_field(const struct prefix_index *index, struct field_name na
     return PREFIX_NONE;
 }
 
-static int32_t look_up_field(const struct prefix_index *index, struct field_name name)
+static int32_t look_up_field(const struct prefix_index *index,
+                             const struct pkv_namespace_field *field)
 {
-    return find_field(index, name, prefix_field_bucket(index, name.tag, name.bytes, name.length));
+    return find_field(index, field, prefix_field_bucket(index, field));
 }
 
 /* One more reference to the field, made when there is none; PREFIX_NONE when the table is full. */
-static int32_t intern_field(struct prefix_index *index, struct field_name name)
+static int32_t intern_field(struct prefix_index *index, const struct pkv_namespace_field *field)
 {
     struct record_list *list = &index->field_list;
-    const uint32_t bucket = prefix_field_bucket(index, name.tag, name.bytes, name.length);
-    int32_t id = find_field(index, name, bucket);
+    const uint32_t bucket = prefix_field_bucket(index, field);
+    int32_t id = find_field(index, field, bucket);
     if (id != PREFIX_NONE) {
         index->fields[id].refs++;
         return id;
@@ -78,11 +74,11 @@ static int32_t intern_field(struct prefix_index *index, struct field_name name)
     struct field_record *record = &index->fields[id];
     memset(record, 0, sizeof *record);
     record->quota = INT64_MAX;
-    record->tag = name.tag;
-    record->length = name.length;
+    record->tag = field->tag;
+    record->length = field->length;
     record->refs = 1;
-    if (name.length > 0) {
-        memcpy(record->bytes, name.bytes, (size_t)name.length);
+    if (field->length > 0) {
+        memcpy(record->bytes, field->bytes, (size_t)field->length);
     }
     record->next = list->buckets[bucket];
     list->buckets[bucket] = id + 1;
@@ -96,8 +92,8 @@ static void release_field(struct prefix_index *index, int32_t id)
         return;
     }
     struct record_list *list = &index->field_list;
-    int32_t *link =
-        &list->buckets[prefix_field_bucket(index, record->tag, record->bytes, record->length)];
+    const struct pkv_namespace_field field = {record->tag, record->length, record->bytes, 0};
+    int32_t *link = &list->buckets[prefix_field_bucket(index, &field)];
     while (*link != id + 1) {
         link = &index->fields[*link - 1].next;
     }
@@ -194,59 +190,58 @@ void prefix_names_open(struct prefix_index *index)
 
 /* --- scopes */
 
-static enum pkv_status check_field(uint32_t tag, const void *bytes, int32_t length)
+static enum pkv_status check_field(const struct pkv_namespace_field *field)
 {
-    if (length < 0 || length > PREFIX_FIELD_BYTES) {
-        return refuse(PKV_INVALID_ARGUMENT, "namespace field %u: length = %d, outside [0, %d]", tag,
-                      length, PREFIX_FIELD_BYTES);
+    if (field->length < 0 || field->length > PKV_MAX_NAMESPACE_BYTES) {
+        return refuse(PKV_INVALID_ARGUMENT, "namespace field %d: length = %d, outside [0, %d]",
+                      field->tag, field->length, PKV_MAX_NAMESPACE_BYTES);
     }
-    if (bytes == NULL && length > 0) {
-        return refuse(PKV_INVALID_ARGUMENT, "namespace field %u: bytes is NULL", tag);
+    if (field->bytes == NULL && field->length > 0) {
+        return refuse(PKV_INVALID_ARGUMENT, "namespace field %d: bytes is NULL", field->tag);
     }
     return PKV_OK;
 }
 
 /* Copies the fields in order of tag. */
-static enum pkv_status sort_fields(const struct prefix_field *fields, int32_t num_fields,
-                                   struct prefix_field *sorted)
+static enum pkv_status sort_fields(const struct pkv_namespace_field *fields, int32_t num_fields,
+                                   struct pkv_namespace_field *sorted)
 {
-    if (num_fields < 0 || num_fields > PREFIX_MAX_FIELDS) {
+    if (num_fields < 0 || num_fields > PKV_MAX_NAMESPACE_FIELDS) {
         return refuse(PKV_INVALID_ARGUMENT, "namespace: num_fields = %d, outside [0, %d]",
-                      num_fields, PREFIX_MAX_FIELDS);
+                      num_fields, PKV_MAX_NAMESPACE_FIELDS);
     }
     if (fields == NULL && num_fields > 0) {
         return refuse(PKV_INVALID_ARGUMENT, "namespace: fields is NULL");
     }
     for (int32_t i = 0; i < num_fields; i++) {
-        const enum pkv_status status =
-            check_field(fields[i].tag, fields[i].bytes, fields[i].length);
+        const enum pkv_status status = check_field(&fields[i]);
         if (status != PKV_OK) {
             return status;
         }
-        if (fields[i].begins_at < 0 || fields[i].begins_at > INT32_MAX) {
-            return refuse(PKV_INVALID_ARGUMENT, "namespace field %u: begins_at = %lld, no int32",
-                          fields[i].tag, (long long)fields[i].begins_at);
+        if (fields[i].begins_at < 0) {
+            return refuse(PKV_INVALID_ARGUMENT, "namespace field %d: begins_at = %d, below 0",
+                          fields[i].tag, fields[i].begins_at);
         }
         int32_t at = i;
         for (; at > 0 && sorted[at - 1].tag > fields[i].tag; at--) {
             sorted[at] = sorted[at - 1];
         }
         if (at > 0 && sorted[at - 1].tag == fields[i].tag) {
-            return refuse(PKV_INVALID_ARGUMENT, "namespace: tag %u stands there twice",
-                          fields[i].tag);
+            return refuse(PKV_INVALID_ARGUMENT, "namespace: tag %d appears twice", fields[i].tag);
         }
         sorted[at] = fields[i];
     }
     return PKV_OK;
 }
 
-static int32_t first_block_of(const struct prefix_index *index, const struct prefix_field *field)
+static int32_t first_block_of(const struct prefix_index *index,
+                              const struct pkv_namespace_field *field)
 {
     return (int32_t)(field->begins_at / index->config.block_size);
 }
 
 /* The blocks at which the namespace changes: 0, and where fields begin, rising, each once. */
-static void find_changes(const struct prefix_index *index, const struct prefix_field *sorted,
+static void find_changes(const struct prefix_index *index, const struct pkv_namespace_field *sorted,
                          int32_t num_fields, struct prefix_scope *scope)
 {
     memset(scope, 0, sizeof *scope);
@@ -267,25 +262,25 @@ static void find_changes(const struct prefix_index *index, const struct prefix_f
 }
 
 /* The fields among the sorted that have begun at a block. */
-static int32_t begun_at(const struct prefix_index *index, const struct prefix_field *sorted,
-                        int32_t num_fields, int32_t block, struct field_name *names)
+static int32_t begun_at(const struct prefix_index *index, const struct pkv_namespace_field *sorted,
+                        int32_t num_fields, int32_t block, struct pkv_namespace_field *begun)
 {
     int32_t count = 0;
     for (int32_t i = 0; i < num_fields; i++) {
         if (first_block_of(index, &sorted[i]) <= block) {
-            names[count++] = (struct field_name){sorted[i].tag, sorted[i].length, sorted[i].bytes};
+            begun[count++] = sorted[i];
         }
     }
     return count;
 }
 
-static int32_t intern_names(struct prefix_index *index, const struct field_name *names,
+static int32_t intern_names(struct prefix_index *index, const struct pkv_namespace_field *begun,
                             int32_t count)
 {
-    int32_t fields[PREFIX_MAX_FIELDS] = {0};
+    int32_t fields[PKV_MAX_NAMESPACE_FIELDS] = {0};
     int32_t interned = 0;
     while (interned < count) {
-        fields[interned] = intern_field(index, names[interned]);
+        fields[interned] = intern_field(index, &begun[interned]);
         if (fields[interned] == PREFIX_NONE) {
             break;
         }
@@ -298,12 +293,12 @@ static int32_t intern_names(struct prefix_index *index, const struct field_name 
     return id;
 }
 
-static int32_t look_up_names(const struct prefix_index *index, const struct field_name *names,
-                             int32_t count)
+static int32_t look_up_names(const struct prefix_index *index,
+                             const struct pkv_namespace_field *begun, int32_t count)
 {
-    int32_t fields[PREFIX_MAX_FIELDS] = {0};
+    int32_t fields[PKV_MAX_NAMESPACE_FIELDS] = {0};
     for (int32_t i = 0; i < count; i++) {
-        fields[i] = look_up_field(index, names[i]);
+        fields[i] = look_up_field(index, &begun[i]);
         if (fields[i] == PREFIX_NONE) {
             return PREFIX_NONE;
         }
@@ -311,10 +306,11 @@ static int32_t look_up_names(const struct prefix_index *index, const struct fiel
     return find_namespace(index, fields, count, prefix_namespace_bucket(index, fields, count));
 }
 
-enum pkv_status prefix_scope_open(struct prefix_index *index, const struct prefix_field *fields,
-                                  int32_t num_fields, struct prefix_scope *scope)
+enum pkv_status prefix_scope_open(struct prefix_index *index,
+                                  const struct pkv_namespace_field *fields, int32_t num_fields,
+                                  struct prefix_scope *scope)
 {
-    struct prefix_field sorted[PREFIX_MAX_FIELDS];
+    struct pkv_namespace_field sorted[PKV_MAX_NAMESPACE_FIELDS];
     const enum pkv_status status = sort_fields(fields, num_fields, sorted);
     if (status != PKV_OK) {
         return status;
@@ -322,9 +318,9 @@ enum pkv_status prefix_scope_open(struct prefix_index *index, const struct prefi
     struct prefix_scope made;
     find_changes(index, sorted, num_fields, &made);
     for (int32_t i = 0; i < made.count; i++) {
-        struct field_name names[PREFIX_MAX_FIELDS];
-        const int32_t count = begun_at(index, sorted, num_fields, made.from[i], names);
-        made.namespace_id[i] = intern_names(index, names, count);
+        struct pkv_namespace_field begun[PKV_MAX_NAMESPACE_FIELDS];
+        const int32_t count = begun_at(index, sorted, num_fields, made.from[i], begun);
+        made.namespace_id[i] = intern_names(index, begun, count);
         if (made.namespace_id[i] == PREFIX_NONE) {
             made.count = i;
             prefix_scope_close(index, &made);
@@ -336,19 +332,20 @@ enum pkv_status prefix_scope_open(struct prefix_index *index, const struct prefi
     return PKV_OK;
 }
 
-enum pkv_status prefix_scope_find(struct prefix_index *index, const struct prefix_field *fields,
-                                  int32_t num_fields, struct prefix_scope *scope)
+enum pkv_status prefix_scope_find(struct prefix_index *index,
+                                  const struct pkv_namespace_field *fields, int32_t num_fields,
+                                  struct prefix_scope *scope)
 {
-    struct prefix_field sorted[PREFIX_MAX_FIELDS];
+    struct pkv_namespace_field sorted[PKV_MAX_NAMESPACE_FIELDS];
     const enum pkv_status status = sort_fields(fields, num_fields, sorted);
     if (status != PKV_OK) {
         return status;
     }
     find_changes(index, sorted, num_fields, scope);
     for (int32_t i = 0; i < scope->count; i++) {
-        struct field_name names[PREFIX_MAX_FIELDS];
-        const int32_t count = begun_at(index, sorted, num_fields, scope->from[i], names);
-        scope->namespace_id[i] = look_up_names(index, names, count);
+        struct pkv_namespace_field begun[PKV_MAX_NAMESPACE_FIELDS];
+        const int32_t count = begun_at(index, sorted, num_fields, scope->from[i], begun);
+        scope->namespace_id[i] = look_up_names(index, begun, count);
     }
     return PKV_OK;
 }
@@ -391,18 +388,17 @@ int64_t prefix_index_room(const struct prefix_index *index, int32_t namespace_id
     return room;
 }
 
-enum pkv_status prefix_index_set_quota(struct prefix_index *index, uint32_t tag, const void *bytes,
-                                       int32_t length, int64_t quota)
+enum pkv_status prefix_index_set_quota(struct prefix_index *index,
+                                       const struct pkv_namespace_field *field, int64_t quota)
 {
-    const struct field_name name = {tag, length, bytes};
-    const enum pkv_status status = check_field(tag, bytes, length);
+    const enum pkv_status status = check_field(field);
     if (status != PKV_OK) {
         return status;
     }
     if (quota < 0) {
         return refuse(PKV_INVALID_ARGUMENT, "quota = %lld, below 0", (long long)quota);
     }
-    int32_t id = look_up_field(index, name);
+    int32_t id = look_up_field(index, field);
     if (quota == INT64_MAX) {
         if (id != PREFIX_NONE && index->fields[id].quota != INT64_MAX) {
             index->fields[id].quota = INT64_MAX;
@@ -411,7 +407,7 @@ enum pkv_status prefix_index_set_quota(struct prefix_index *index, uint32_t tag,
         return PKV_OK;
     }
     if (id == PREFIX_NONE || index->fields[id].quota == INT64_MAX) {
-        id = intern_field(index, name);
+        id = intern_field(index, field);
     }
     if (id == PREFIX_NONE) {
         return refuse(PKV_NO_BLOCKS, "the table of %d namespace fields is full",
@@ -421,17 +417,17 @@ enum pkv_status prefix_index_set_quota(struct prefix_index *index, uint32_t tag,
     return PKV_OK;
 }
 
-enum pkv_status prefix_index_field_usage(const struct prefix_index *index, uint32_t tag,
-                                         const void *bytes, int32_t length,
+enum pkv_status prefix_index_field_usage(const struct prefix_index *index,
+                                         const struct pkv_namespace_field *field,
                                          struct prefix_field_usage *usage)
 {
-    const enum pkv_status status = check_field(tag, bytes, length);
+    const enum pkv_status status = check_field(field);
     if (status != PKV_OK) {
         return status;
     }
-    const int32_t id = look_up_field(index, (struct field_name){tag, length, bytes});
+    const int32_t id = look_up_field(index, field);
     if (id == PREFIX_NONE) {
-        return refuse(PKV_NOT_FOUND, "no namespace field %u with these bytes", tag);
+        return refuse(PKV_NOT_FOUND, "no namespace field %d with these bytes", field->tag);
     }
     const struct field_record *record = &index->fields[id];
     *usage = (struct prefix_field_usage){record->held, record->quota, record->cached};
@@ -439,12 +435,12 @@ enum pkv_status prefix_index_field_usage(const struct prefix_index *index, uint3
 }
 
 int32_t prefix_namespace_fields(const struct prefix_index *index, int32_t namespace_id,
-                                struct prefix_field fields[PREFIX_MAX_FIELDS])
+                                struct pkv_namespace_field fields[PKV_MAX_NAMESPACE_FIELDS])
 {
     const struct namespace_record *record = &index->namespaces[namespace_id];
     for (int32_t i = 0; i < record->num_fields; i++) {
         const struct field_record *field = &index->fields[record->fields[i]];
-        fields[i] = (struct prefix_field){field->tag, field->length, field->bytes, 0};
+        fields[i] = (struct pkv_namespace_field){field->tag, field->length, field->bytes, 0};
     }
     return record->num_fields;
 }
@@ -470,11 +466,9 @@ static void begin_sweep(struct prefix_index *index)
     index->sweep_left = index->num_touched;
 }
 
-void prefix_index_flush(struct prefix_index *index, uint32_t tag, const void *bytes, int32_t length)
+void prefix_index_flush(struct prefix_index *index, const struct pkv_namespace_field *field)
 {
-    const int32_t id = length < 0 || length > PREFIX_FIELD_BYTES
-                           ? PREFIX_NONE
-                           : look_up_field(index, (struct field_name){tag, length, bytes});
+    const int32_t id = look_up_field(index, field);
     if (id != PREFIX_NONE) {
         index->fields[id].flushed = ++index->epoch;
         begin_sweep(index);

@@ -18,19 +18,19 @@ struct field_record {
     int64_t quota;    /* INT64_MAX = none */
     int64_t cached;   /* blocks attached to nodes of namespaces with this field */
     uint64_t flushed; /* nodes of an earlier epoch than this are dead */
-    uint32_t tag;
+    int32_t tag;
     int32_t length;
     int32_t refs;
     int32_t next;        /* in its bucket, or on the free list: index + 1 */
     int32_t seen_refs;   /* of prefix_index_check */
     int64_t seen_cached; /* likewise */
-    unsigned char bytes[PREFIX_FIELD_BYTES];
+    unsigned char bytes[PKV_MAX_NAMESPACE_BYTES];
 };
 
 /* A set of fields in order of tag. refs: scopes and nodes; namespace 0 has one for ever. */
 struct namespace_record {
     int32_t num_fields;
-    int32_t fields[PREFIX_MAX_FIELDS];
+    int32_t fields[PKV_MAX_NAMESPACE_FIELDS];
     int32_t refs;
     int32_t next;
     int32_t seen_refs; /* of prefix_index_check */
@@ -135,8 +135,8 @@ void prefix_names_release(struct prefix_index *index, int32_t namespace_id);
 void prefix_names_count(struct prefix_index *index, int32_t namespace_id, int64_t blocks);
 
 /* Buckets in both tables of names. */
-uint32_t prefix_field_bucket(const struct prefix_index *index, uint32_t tag, const void *bytes,
-                             int32_t length);
+uint32_t prefix_field_bucket(const struct prefix_index *index,
+                             const struct pkv_namespace_field *field);
 uint32_t prefix_namespace_bucket(const struct prefix_index *index, const int32_t *fields,
                                  int32_t num_fields);
 

@@ -296,13 +296,13 @@ enum pkv_status pkv_seq_admit(pkv_cache *cache, pkv_seq seq, const struct pkv_pr
 static void find_quota(const pkv_cache *cache, const struct prefix_name *name,
                        struct request *request)
 {
-    const struct prefix_field *fields = name->fields;
+    const struct pkv_namespace_field *fields = name->fields;
     request->room = INT64_MAX;
     request->quota = INT64_MAX;
     for (int32_t i = 0; cache_has_prefix(cache) && i < name->count; i++) {
         struct prefix_field_usage usage;
-        const enum pkv_status status = prefix_index_field_usage(
-            cache->prefix.index, fields[i].tag, fields[i].bytes, fields[i].length, &usage);
+        const enum pkv_status status =
+            prefix_index_field_usage(cache->prefix.index, &fields[i], &usage);
         if (status != PKV_OK || usage.quota == INT64_MAX) {
             continue;
         }

@@ -28,13 +28,13 @@ static size_t put_word(unsigned char *to, uint32_t word)
 /* Tag and length go before each field's bytes, so no two sets are written the same. */
 static struct pkv_block_key namespace_key(const pkv_cache *cache, int32_t namespace_id)
 {
-    struct prefix_field fields[PREFIX_MAX_FIELDS];
-    unsigned char text[PREFIX_MAX_FIELDS * (PREFIX_FIELD_BYTES + 2 * sizeof(int32_t))];
+    struct pkv_namespace_field fields[PKV_MAX_NAMESPACE_FIELDS];
+    unsigned char text[PKV_MAX_NAMESPACE_FIELDS * (PKV_MAX_NAMESPACE_BYTES + 2 * sizeof(int32_t))];
     size_t used = 0;
     const int32_t count = prefix_namespace_fields(cache->prefix.index, namespace_id, fields);
     for (int32_t i = 0; i < count; i++) {
         const size_t length = (size_t)fields[i].length;
-        used += put_word(text + used, fields[i].tag);
+        used += put_word(text + used, (uint32_t)fields[i].tag);
         used += put_word(text + used, (uint32_t)fields[i].length);
         if (length > 0) {
             memcpy(text + used, fields[i].bytes, length);

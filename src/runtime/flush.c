@@ -65,8 +65,7 @@ enum pkv_status pkv_namespace_flush(pkv_cache *cache, const struct pkv_namespace
     }
     struct prefix_swept swept = {0};
     cache_lock(cache);
-    prefix_index_flush(cache->prefix.index, name.fields[0].tag, name.fields[0].bytes,
-                       name.fields[0].length);
+    prefix_index_flush(cache->prefix.index, &name.fields[0]);
     pin_end_forgotten(cache);
     const struct pkv_flush_report found = {.held = num_held(cache)};
     sweep(cache, &swept);

@@ -56,10 +56,7 @@ enum pkv_status prefix_name_of(const struct pkv_namespace_field *fields, int32_t
                           from->tag, from->length, from->begins_at,
                           from->bytes == NULL ? "NULL" : "given");
         }
-        name->fields[i] = (struct prefix_field){.tag = (uint32_t)from->tag,
-                                                .length = from->length,
-                                                .bytes = from->bytes,
-                                                .begins_at = from->begins_at};
+        name->fields[i] = *from;
     }
     name->count = num_fields;
     return PKV_OK;
@@ -77,15 +74,15 @@ enum pkv_status prefix_name_kept(const pkv_cache *cache, const struct seq *model
     if (!matters || !cache_has_prefix(cache)) {
         return PKV_OK;
     }
-    if (name->count == PREFIX_MAX_FIELDS) {
+    if (name->count == PKV_MAX_NAMESPACE_FIELDS) {
         return refuse(PKV_INVALID_ARGUMENT,
                       "a kept_prefix of its own takes one of the %d namespace fields",
-                      PREFIX_MAX_FIELDS);
+                      PKV_MAX_NAMESPACE_FIELDS);
     }
     for (size_t i = 0; i < sizeof name->kept_bytes; i++) {
         name->kept_bytes[i] = (unsigned char)((uint32_t)model->kept_prefix >> 8 * i);
     }
-    name->fields[name->count++] = (struct prefix_field){
+    name->fields[name->count++] = (struct pkv_namespace_field){
         .tag = KEPT_PREFIX_TAG, .length = sizeof name->kept_bytes, .bytes = name->kept_bytes};
     return PKV_OK;
 }

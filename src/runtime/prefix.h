@@ -21,7 +21,7 @@ enum pkv_status prefix_require(const pkv_cache *cache);
 /* The fields of a namespace as the index takes them; kept_bytes is what one of them points to. */
 struct prefix_name {
     int32_t count;
-    struct prefix_field fields[PREFIX_MAX_FIELDS];
+    struct pkv_namespace_field fields[PKV_MAX_NAMESPACE_FIELDS];
     unsigned char kept_bytes[sizeof(int32_t)];
 };
 

@@ -24,7 +24,7 @@ int64_t quota_room(const pkv_cache *cache, const struct prefix_scope *scope)
 int64_t quota_of(const pkv_cache *cache, const struct prefix_scope *scope)
 {
     const int32_t of = whole_namespace(scope);
-    struct prefix_field fields[PREFIX_MAX_FIELDS];
+    struct pkv_namespace_field fields[PKV_MAX_NAMESPACE_FIELDS];
     int64_t least = INT64_MAX;
     if (!cache_has_prefix(cache) || of == PREFIX_NONE) {
         return least;
@@ -32,8 +32,8 @@ int64_t quota_of(const pkv_cache *cache, const struct prefix_scope *scope)
     const int32_t count = prefix_namespace_fields(cache->prefix.index, of, fields);
     for (int32_t i = 0; i < count; i++) {
         struct prefix_field_usage usage;
-        const enum pkv_status status = prefix_index_field_usage(
-            cache->prefix.index, fields[i].tag, fields[i].bytes, fields[i].length, &usage);
+        const enum pkv_status status =
+            prefix_index_field_usage(cache->prefix.index, &fields[i], &usage);
         if (status == PKV_OK && usage.quota < least) {
             least = usage.quota;
         }
@@ -84,8 +84,8 @@ enum pkv_status pkv_namespace_quota(pkv_cache *cache, const struct pkv_namespace
         return refuse(PKV_INVALID_ARGUMENT, "num_blocks = %lld, below 0", (long long)num_blocks);
     }
     cache_lock(cache);
-    status = prefix_index_set_quota(cache->prefix.index, name.fields[0].tag, name.fields[0].bytes,
-                                    name.fields[0].length, num_blocks > 0 ? num_blocks : INT64_MAX);
+    status = prefix_index_set_quota(cache->prefix.index, &name.fields[0],
+                                    num_blocks > 0 ? num_blocks : INT64_MAX);
     cache_unlock(cache);
     return status;
 }
@@ -103,8 +103,7 @@ enum pkv_status pkv_namespace_usage(pkv_cache *cache, const struct pkv_namespace
     }
     struct prefix_field_usage found = {0};
     cache_lock(cache);
-    status = prefix_index_field_usage(cache->prefix.index, name.fields[0].tag, name.fields[0].bytes,
-                                      name.fields[0].length, &found);
+    status = prefix_index_field_usage(cache->prefix.index, &name.fields[0], &found);
     cache_unlock(cache);
     if (status == PKV_OK) {
         *usage = (struct pkv_field_usage){.held = found.held,

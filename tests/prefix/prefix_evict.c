@@ -71,13 +71,13 @@ static void higher_classes_are_evicted_later(void)
 {
     struct prefix_case fixture;
     prefix_case_open(&fixture, &one_group, 8);
-    for (int32_t i = 0; i < PREFIX_CLASSES; i++) {
-        const int32_t priority = (i + 2) % PREFIX_CLASSES;
+    for (int32_t i = 0; i < PKV_NUM_PRIORITIES; i++) {
+        const int32_t priority = (i + 2) % PKV_NUM_PRIORITIES;
         struct prefix_chain chain = prefix_case_publish(
             &fixture, &prefix_case_plain, prefix_case_tokens + BS * priority, NULL, 1, priority);
         prefix_case_let_go(&fixture, &chain);
     }
-    for (int32_t priority = 0; priority < PREFIX_CLASSES; priority++) {
+    for (int32_t priority = 0; priority < PKV_NUM_PRIORITIES; priority++) {
         CU_ASSERT_EQUAL(
             prefix_case_hit(&fixture, &prefix_case_plain, prefix_case_tokens + BS * priority, 1),
             1);

@@ -14,8 +14,8 @@
 static const struct prefix_config one_group = {.block_size = BS, .num_groups = 1};
 static const struct prefix_config two_groups = {.block_size = BS, .num_groups = 2};
 
-static struct prefix_scope scope_of(struct prefix_case *fixture, const struct prefix_field *fields,
-                                    int32_t num_fields)
+static struct prefix_scope scope_of(struct prefix_case *fixture,
+                                    const struct pkv_namespace_field *fields, int32_t num_fields)
 {
     struct prefix_scope scope = {0};
     ASSERT_STATUS(PKV_OK, prefix_scope_open(fixture->index, fields, num_fields, &scope));
@@ -23,9 +23,9 @@ static struct prefix_scope scope_of(struct prefix_case *fixture, const struct pr
     return scope;
 }
 
-static struct prefix_field text(uint32_t tag, const char *bytes)
+static struct pkv_namespace_field text(int32_t tag, const char *bytes)
 {
-    return (struct prefix_field){tag, (int32_t)strlen(bytes), bytes, 0};
+    return (struct pkv_namespace_field){tag, (int32_t)strlen(bytes), bytes, 0};
 }
 
 /* --- memory */
@@ -326,7 +326,7 @@ static void a_key_is_the_hash_of_the_documented_string(void)
     size_t length = 0;
     config.fingerprint = (struct prefix_key){0x1122334455667788u, 0x99aabbccddeeff00u};
     prefix_case_open(&fixture, &config, 4);
-    const struct prefix_field fields[] = {text(7, "xyz"), {2, 0, NULL, 0}};
+    const struct pkv_namespace_field fields[] = {text(7, "xyz"), {2, 0, NULL, 0}};
     struct prefix_scope scope = scope_of(&fixture, fields, 2);
     struct prefix_chain chain =
         prefix_case_publish(&fixture, &scope, prefix_case_tokens, extra, 2, 0);
@@ -562,7 +562,7 @@ static bool break_index(struct prefix_index *index, int how)
     case 7: index->free_head = 1; break;
     case 8: nodes[1].parent.generation++; break;
     case 9: nodes[2].priority = 1; break;
-    case 10: nodes[1].priority = PREFIX_CLASSES; break;
+    case 10: nodes[1].priority = PKV_NUM_PRIORITIES; break;
     case 11: nodes[0].num_children = 0; break;
     case 12: nodes[1].num_blocks = 2; break;
     case 13: prefix_blocks_at(index, 1)[0] = 77; break;
@@ -594,7 +594,7 @@ static void check_reports_every_kind_of_damage(void)
     for (int how = 0; is_broken; how++) {
         struct prefix_case fixture;
         prefix_case_open(&fixture, &one_group, 8);
-        const struct prefix_field field = text(1, "t");
+        const struct pkv_namespace_field field = text(1, "t");
         struct prefix_scope scope = scope_of(&fixture, &field, 1);
         struct prefix_chain chain =
             prefix_case_publish(&fixture, &scope, prefix_case_tokens, NULL, 4, 0);

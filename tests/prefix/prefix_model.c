@@ -49,7 +49,7 @@ struct model {
 };
 
 /* Namespaces: none, salt a, salt b, salt a of tenant x. */
-static const struct prefix_field fields[SPACES][2] = {
+static const struct pkv_namespace_field fields[SPACES][2] = {
     {{0, 0, NULL, 0}, {0, 0, NULL, 0}},
     {{1, 1, "a", 0}, {0, 0, NULL, 0}},
     {{1, 1, "b", 0}, {0, 0, NULL, 0}},
@@ -267,7 +267,7 @@ static void insert(struct model *model)
 {
     const int32_t parent = pick(model, NODES + 4) - 4; /* the root more often */
     const int32_t space = parent >= 0 ? model->nodes[parent].space : pick(model, SPACES);
-    const int32_t priority = pick(model, 8) == 0 ? pick(model, PREFIX_CLASSES) : 0;
+    const int32_t priority = pick(model, 8) == 0 ? pick(model, PKV_NUM_PRIORITIES) : 0;
     struct model_node made = {.is_used = true,
                               .parent = parent < 0 ? -1 : parent,
                               .space = space,
@@ -353,17 +353,17 @@ static void touch_block(struct model *model)
 static void flush(struct model *model)
 {
     const int32_t kind = pick(model, 4);
-    const uint32_t tag = kind < 2 ? 1 : 2;
+    const int32_t tag = kind < 2 ? 1 : 2;
     const char *bytes = kind == 0 ? "a" : kind == 1 ? "b" : "x";
     if (kind == 3) {
         prefix_index_reset(model->fixture.index);
     } else {
-        prefix_index_flush(model->fixture.index, tag, bytes, 1);
+        prefix_index_flush(model->fixture.index, &(struct pkv_namespace_field){tag, 1, bytes, 0});
     }
     for (int32_t i = 0; i < NODES; i++) {
         struct model_node *node = &model->nodes[i];
         for (int32_t f = 0; f < num_fields[node->space]; f++) {
-            const struct prefix_field *field = &fields[node->space][f];
+            const struct pkv_namespace_field *field = &fields[node->space][f];
             node->is_flushed |= field->tag == tag && memcmp(field->bytes, bytes, 1) == 0;
         }
         node->is_flushed |= kind == 3;
@@ -450,7 +450,7 @@ static void look_up(struct model *model)
 static void raise_one(struct model *model)
 {
     const int32_t at = pick(model, NODES);
-    const int32_t priority = pick(model, PREFIX_CLASSES);
+    const int32_t priority = pick(model, PKV_NUM_PRIORITIES);
     if (model->nodes[at].is_used) {
         raise_model(model, at, priority);
         prefix_index_raise(model->fixture.index, model->nodes[at].ref, priority);

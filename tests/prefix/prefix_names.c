@@ -15,13 +15,13 @@
 
 static const struct prefix_config one_group = {.block_size = BS, .num_groups = 1};
 
-static struct prefix_field text(uint32_t tag, const char *bytes)
+static struct pkv_namespace_field text(int32_t tag, const char *bytes)
 {
-    return (struct prefix_field){tag, (int32_t)strlen(bytes), bytes, 0};
+    return (struct pkv_namespace_field){tag, (int32_t)strlen(bytes), bytes, 0};
 }
 
-static struct prefix_scope scope_of(struct prefix_case *fixture, const struct prefix_field *fields,
-                                    int32_t num_fields)
+static struct prefix_scope scope_of(struct prefix_case *fixture,
+                                    const struct pkv_namespace_field *fields, int32_t num_fields)
 {
     struct prefix_scope scope = {0};
     ASSERT_STATUS(PKV_OK, prefix_scope_open(fixture->index, fields, num_fields, &scope));
@@ -29,7 +29,7 @@ static struct prefix_scope scope_of(struct prefix_case *fixture, const struct pr
     return scope;
 }
 
-static int32_t hit_in(struct prefix_case *fixture, const struct prefix_field *fields,
+static int32_t hit_in(struct prefix_case *fixture, const struct pkv_namespace_field *fields,
                       int32_t num_fields, int32_t num_blocks)
 {
     struct prefix_scope scope = {0};
@@ -37,7 +37,7 @@ static int32_t hit_in(struct prefix_case *fixture, const struct prefix_field *fi
     return prefix_case_hit(fixture, &scope, prefix_case_tokens, num_blocks);
 }
 
-static void cache_in(struct prefix_case *fixture, const struct prefix_field *fields,
+static void cache_in(struct prefix_case *fixture, const struct pkv_namespace_field *fields,
                      int32_t num_fields, int32_t num_blocks)
 {
     struct prefix_scope scope = scope_of(fixture, fields, num_fields);
@@ -45,10 +45,24 @@ static void cache_in(struct prefix_case *fixture, const struct prefix_field *fie
     prefix_scope_close(fixture->index, &scope);
 }
 
+static enum pkv_status set_quota(struct prefix_case *fixture, int32_t tag, const char *bytes,
+                                 int64_t quota)
+{
+    const struct pkv_namespace_field field = text(tag, bytes);
+    return prefix_index_set_quota(fixture->index, &field, quota);
+}
+
+static enum pkv_status usage_of(const struct prefix_case *fixture, int32_t tag, const char *bytes,
+                                struct prefix_field_usage *usage)
+{
+    const struct pkv_namespace_field field = text(tag, bytes);
+    return prefix_index_field_usage(fixture->index, &field, usage);
+}
+
 /* D3 */
 static void fields_are_told_apart_by_tag_and_length(void)
 {
-    const struct prefix_field sets[][2] = {
+    const struct pkv_namespace_field sets[][2] = {
         {text(TENANT, "org_1"), text(SALT, "2345")}, {text(TENANT, "org_12345"), text(SALT, "")},
         {text(TENANT, "2345"), text(SALT, "org_1")}, {text(TENANT, ""), text(SALT, "org_12345")},
         {text(TENANT, ""), text(SALT, "")},          {text(ADAPTER, "org_1"), text(SALT, "2345")},
@@ -69,8 +83,8 @@ static void fields_are_told_apart_by_tag_and_length(void)
 /* D3 */
 static void the_same_name_as_salt_and_as_adapter_is_two_namespaces(void)
 {
-    const struct prefix_field salt = text(SALT, "S");
-    const struct prefix_field adapter = text(ADAPTER, "S");
+    const struct pkv_namespace_field salt = text(SALT, "S");
+    const struct pkv_namespace_field adapter = text(ADAPTER, "S");
     struct prefix_case fixture;
     prefix_case_open(&fixture, &one_group, 8);
     cache_in(&fixture, &salt, 1, 1);
@@ -82,9 +96,9 @@ static void the_same_name_as_salt_and_as_adapter_is_two_namespaces(void)
 /* D3 */
 static void absent_and_empty_differ_and_order_does_not_matter(void)
 {
-    const struct prefix_field empty = {SALT, 0, NULL, 0};
-    const struct prefix_field two[] = {text(TENANT, "t"), text(SALT, "s")};
-    const struct prefix_field swapped[] = {two[1], two[0]};
+    const struct pkv_namespace_field empty = {SALT, 0, NULL, 0};
+    const struct pkv_namespace_field two[] = {text(TENANT, "t"), text(SALT, "s")};
+    const struct pkv_namespace_field swapped[] = {two[1], two[0]};
     struct prefix_case fixture;
     prefix_case_open(&fixture, &one_group, 8);
     cache_in(&fixture, NULL, 0, 1);
@@ -104,8 +118,8 @@ static void absent_and_empty_differ_and_order_does_not_matter(void)
 static void another_salt_hits_nothing_and_the_same_hits_all(void)
 {
     for (int32_t bits = 0; bits <= 128; bits += 64) {
-        const struct prefix_field mine = text(SALT, "mine");
-        const struct prefix_field yours = text(SALT, "yours");
+        const struct pkv_namespace_field mine = text(SALT, "mine");
+        const struct pkv_namespace_field yours = text(SALT, "yours");
         struct prefix_config config = one_group;
         struct prefix_case fixture;
         config.hash_bits = bits + 1;
@@ -123,8 +137,8 @@ static void another_salt_hits_nothing_and_the_same_hits_all(void)
 /* D4 */
 static void a_salt_from_an_offset_leaves_the_blocks_before_it_shared(void)
 {
-    struct prefix_field mine[] = {text(SALT, "mine"), text(TENANT, "t")};
-    struct prefix_field yours[] = {text(SALT, "yours"), text(TENANT, "t")};
+    struct pkv_namespace_field mine[] = {text(SALT, "mine"), text(TENANT, "t")};
+    struct pkv_namespace_field yours[] = {text(SALT, "yours"), text(TENANT, "t")};
     struct prefix_case fixture;
     prefix_case_open(&fixture, &one_group, 32);
     mine[0].begins_at = yours[0].begins_at = 2 * BS; /* the first token of block 2 */
@@ -148,7 +162,7 @@ static void a_salt_from_an_offset_leaves_the_blocks_before_it_shared(void)
 /* D5 */
 static void another_version_of_an_adapter_hits_nothing(void)
 {
-    struct prefix_field fields[] = {text(ADAPTER, "lora"), text(4, "version 1")};
+    struct pkv_namespace_field fields[] = {text(ADAPTER, "lora"), text(4, "version 1")};
     struct prefix_case fixture;
     prefix_case_open(&fixture, &one_group, 8);
     cache_in(&fixture, fields, 2, 2);
@@ -160,9 +174,9 @@ static void another_version_of_an_adapter_hits_nothing(void)
 
 static void scopes_say_where_each_field_begins(void)
 {
-    struct prefix_field fields[] = {text(9, "d"), text(3, "b"), text(7, "c"), text(1, "a")};
+    struct pkv_namespace_field fields[] = {text(9, "d"), text(3, "b"), text(7, "c"), text(1, "a")};
     struct prefix_case fixture;
-    struct prefix_field read[PREFIX_MAX_FIELDS];
+    struct pkv_namespace_field read[PKV_MAX_NAMESPACE_FIELDS];
     prefix_case_open(&fixture, &one_group, 8);
     fields[0].begins_at = 5 * BS;
     fields[2].begins_at = 5 * BS + 3;
@@ -197,14 +211,13 @@ static void scopes_say_where_each_field_begins(void)
 
 static void open_refuses_what_is_no_namespace(void)
 {
-    static const char bytes[PREFIX_FIELD_BYTES + 1];
-    const struct prefix_field bad[] = {{1, -1, bytes, 0},
-                                       {1, PREFIX_FIELD_BYTES + 1, bytes, 0},
-                                       {1, 1, NULL, 0},
-                                       {1, 1, bytes, -1},
-                                       {1, 1, bytes, (int64_t)INT32_MAX + 1}};
-    const struct prefix_field many[] = {text(1, ""), text(2, ""), text(3, ""), text(4, ""),
-                                        text(1, "")};
+    static const char bytes[PKV_MAX_NAMESPACE_BYTES + 1];
+    const struct pkv_namespace_field bad[] = {{1, -1, bytes, 0},
+                                              {1, PKV_MAX_NAMESPACE_BYTES + 1, bytes, 0},
+                                              {1, 1, NULL, 0},
+                                              {1, 1, bytes, -1}};
+    const struct pkv_namespace_field many[] = {text(1, ""), text(2, ""), text(3, ""), text(4, ""),
+                                               text(1, "")};
     struct prefix_case fixture;
     struct prefix_scope scope = {.count = 55};
     prefix_case_open(&fixture, &one_group, 8);
@@ -215,7 +228,7 @@ static void open_refuses_what_is_no_namespace(void)
     ASSERT_STATUS(PKV_INVALID_ARGUMENT, prefix_scope_open(fixture.index, many, 5, &scope));
     ASSERT_STATUS(PKV_INVALID_ARGUMENT, prefix_scope_open(fixture.index, many, -1, &scope));
     ASSERT_STATUS(PKV_INVALID_ARGUMENT, prefix_scope_open(fixture.index, NULL, 1, &scope));
-    const struct prefix_field twice[] = {many[0], many[1], many[4]};
+    const struct pkv_namespace_field twice[] = {many[0], many[1], many[4]};
     ASSERT_STATUS(PKV_INVALID_ARGUMENT, prefix_scope_open(fixture.index, twice, 3, &scope));
     CU_ASSERT_EQUAL(scope.count, 55);
     prefix_case_close(&fixture);
@@ -223,7 +236,7 @@ static void open_refuses_what_is_no_namespace(void)
 
 static void a_full_table_of_namespaces_refuses_and_changes_nothing(void)
 {
-    struct prefix_field fields[] = {text(1, "a"), text(2, "b"), text(3, "c")};
+    struct pkv_namespace_field fields[] = {text(1, "a"), text(2, "b"), text(3, "c")};
     struct prefix_config config = one_group;
     struct prefix_case fixture;
     struct prefix_scope scope = {.count = 55};
@@ -236,13 +249,13 @@ static void a_full_table_of_namespaces_refuses_and_changes_nothing(void)
     CU_ASSERT_EQUAL(prefix_index_check(fixture.index), 0);
     struct prefix_scope two = scope_of(&fixture, fields, 2);
     ASSERT_STATUS(PKV_NO_BLOCKS, prefix_scope_open(fixture.index, &fields[2], 1, &scope));
-    ASSERT_STATUS(PKV_OK, prefix_index_set_quota(fixture.index, 9, "q", 1, 5));
-    ASSERT_STATUS(PKV_NO_BLOCKS, prefix_index_set_quota(fixture.index, 9, "r", 1, 5));
+    ASSERT_STATUS(PKV_OK, set_quota(&fixture, 9, "q", 5));
+    ASSERT_STATUS(PKV_NO_BLOCKS, set_quota(&fixture, 9, "r", 5));
     prefix_scope_close(fixture.index, &two);
     two = scope_of(&fixture, fields, 2);
     prefix_scope_close(fixture.index, &two);
-    ASSERT_STATUS(PKV_OK, prefix_index_set_quota(fixture.index, 9, "q", 1, INT64_MAX));
-    const struct prefix_field four[] = {text(1, ""), text(2, ""), text(3, ""), text(4, "")};
+    ASSERT_STATUS(PKV_OK, set_quota(&fixture, 9, "q", INT64_MAX));
+    const struct pkv_namespace_field four[] = {text(1, ""), text(2, ""), text(3, ""), text(4, "")};
     ASSERT_STATUS(PKV_NO_BLOCKS, prefix_scope_open(fixture.index, four, 4, &scope));
     two = scope_of(&fixture, four, 3);
     prefix_scope_close(fixture.index, &two);
@@ -262,13 +275,13 @@ static void names_come_and_go_in_any_order(void)
         for (int32_t i = 0; i < MANY; i++) {
             if (round == 0 || i % (round + 1) == 0) {
                 values[i] = round * MANY + i;
-                const struct prefix_field field = {SALT, sizeof values[i], &values[i], 0};
+                const struct pkv_namespace_field field = {SALT, sizeof values[i], &values[i], 0};
                 scopes[i] = scope_of(&fixture, &field, 1);
             }
         }
         CU_ASSERT_EQUAL(prefix_index_check(fixture.index), 0);
         for (int32_t i = 0; i < MANY; i++) {
-            struct prefix_field read[PREFIX_MAX_FIELDS];
+            struct pkv_namespace_field read[PKV_MAX_NAMESPACE_FIELDS];
             CU_ASSERT_EQUAL(prefix_namespace_fields(fixture.index, scopes[i].namespace_id[0], read),
                             1);
             CU_ASSERT_EQUAL(memcmp(read[0].bytes, &values[i], sizeof values[i]), 0);
@@ -285,19 +298,22 @@ static void names_come_and_go_in_any_order(void)
 
 static void quotas_are_per_field_value(void)
 {
-    const struct prefix_field both[] = {text(TENANT, "t"), text(SALT, "s")};
+    const struct pkv_namespace_field both[] = {text(TENANT, "t"), text(SALT, "s")};
     struct prefix_field_usage usage = {55, 55, 55};
     struct prefix_case fixture;
     prefix_case_open(&fixture, &one_group, 8);
-    ASSERT_STATUS(PKV_NOT_FOUND, prefix_index_field_usage(fixture.index, TENANT, "t", 1, &usage));
+    ASSERT_STATUS(PKV_NOT_FOUND, usage_of(&fixture, TENANT, "t", &usage));
     ASSERT_STATUS(PKV_INVALID_ARGUMENT,
-                  prefix_index_field_usage(fixture.index, TENANT, NULL, 1, &usage));
-    ASSERT_STATUS(PKV_INVALID_ARGUMENT, prefix_index_set_quota(fixture.index, TENANT, "t", -1, 9));
-    ASSERT_STATUS(PKV_INVALID_ARGUMENT, prefix_index_set_quota(fixture.index, TENANT, "t", 1, -1));
-    ASSERT_STATUS(PKV_OK, prefix_index_set_quota(fixture.index, TENANT, "t", 1, INT64_MAX));
+                  prefix_index_field_usage(
+                      fixture.index, &(struct pkv_namespace_field){TENANT, 1, NULL, 0}, &usage));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT,
+                  prefix_index_set_quota(fixture.index,
+                                         &(struct pkv_namespace_field){TENANT, -1, "t", 0}, 9));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, set_quota(&fixture, TENANT, "t", -1));
+    ASSERT_STATUS(PKV_OK, set_quota(&fixture, TENANT, "t", INT64_MAX));
     CU_ASSERT_EQUAL(usage.held, 55);
-    ASSERT_STATUS(PKV_OK, prefix_index_set_quota(fixture.index, TENANT, "t", 1, 9));
-    ASSERT_STATUS(PKV_OK, prefix_index_set_quota(fixture.index, TENANT, "t", 1, 10));
+    ASSERT_STATUS(PKV_OK, set_quota(&fixture, TENANT, "t", 9));
+    ASSERT_STATUS(PKV_OK, set_quota(&fixture, TENANT, "t", 10));
     struct prefix_scope scope = scope_of(&fixture, both, 2);
     struct prefix_scope tenant = scope_of(&fixture, both, 1);
     CU_ASSERT_EQUAL(prefix_index_room(fixture.index, 0), INT64_MAX);
@@ -306,24 +322,24 @@ static void quotas_are_per_field_value(void)
     prefix_index_charge(fixture.index, tenant.namespace_id[0], 3);
     prefix_index_charge(fixture.index, 0, 100);
     CU_ASSERT_EQUAL(prefix_index_room(fixture.index, scope.namespace_id[0]), 3);
-    ASSERT_STATUS(PKV_OK, prefix_index_set_quota(fixture.index, SALT, "s", 1, 5));
+    ASSERT_STATUS(PKV_OK, set_quota(&fixture, SALT, "s", 5));
     CU_ASSERT_EQUAL(prefix_index_room(fixture.index, scope.namespace_id[0]), 1);
     CU_ASSERT_EQUAL(prefix_index_room(fixture.index, tenant.namespace_id[0]), 3);
     prefix_index_charge(fixture.index, scope.namespace_id[0], -4);
     prefix_case_cache(&fixture, &scope, prefix_case_tokens, 3);
     prefix_case_cache(&fixture, &tenant, prefix_case_tokens, 2);
-    ASSERT_STATUS(PKV_OK, prefix_index_field_usage(fixture.index, TENANT, "t", 1, &usage));
+    ASSERT_STATUS(PKV_OK, usage_of(&fixture, TENANT, "t", &usage));
     CU_ASSERT(usage.held == 3 && usage.quota == 10 && usage.cached == 5);
-    ASSERT_STATUS(PKV_OK, prefix_index_field_usage(fixture.index, SALT, "s", 1, &usage));
+    ASSERT_STATUS(PKV_OK, usage_of(&fixture, SALT, "s", &usage));
     CU_ASSERT(usage.held == 0 && usage.quota == 5 && usage.cached == 3);
     prefix_index_charge(fixture.index, tenant.namespace_id[0], -3);
     prefix_scope_close(fixture.index, &scope);
     prefix_scope_close(fixture.index, &tenant);
     prefix_case_evict(&fixture, 5);
-    ASSERT_STATUS(PKV_OK, prefix_index_field_usage(fixture.index, SALT, "s", 1, &usage));
+    ASSERT_STATUS(PKV_OK, usage_of(&fixture, SALT, "s", &usage));
     CU_ASSERT_EQUAL(usage.cached, 0);
-    ASSERT_STATUS(PKV_OK, prefix_index_set_quota(fixture.index, SALT, "s", 1, INT64_MAX));
-    ASSERT_STATUS(PKV_NOT_FOUND, prefix_index_field_usage(fixture.index, SALT, "s", 1, &usage));
+    ASSERT_STATUS(PKV_OK, set_quota(&fixture, SALT, "s", INT64_MAX));
+    ASSERT_STATUS(PKV_NOT_FOUND, usage_of(&fixture, SALT, "s", &usage));
     prefix_case_close(&fixture);
 }
 
@@ -340,8 +356,8 @@ static void sweep_all(struct prefix_case *fixture, struct prefix_swept *swept)
 
 static void flush_takes_the_nodes_of_one_field_value(void)
 {
-    const struct prefix_field old[] = {text(TENANT, "t"), text(ADAPTER, "x")};
-    const struct prefix_field other[] = {text(TENANT, "t"), text(ADAPTER, "y")};
+    const struct pkv_namespace_field old[] = {text(TENANT, "t"), text(ADAPTER, "x")};
+    const struct pkv_namespace_field other[] = {text(TENANT, "t"), text(ADAPTER, "y")};
     struct prefix_case fixture;
     struct prefix_swept swept;
     prefix_case_open(&fixture, &one_group, 32);
@@ -351,10 +367,9 @@ static void flush_takes_the_nodes_of_one_field_value(void)
     prefix_case_cache(&fixture, &scope, prefix_case_tokens, 4);
     cache_in(&fixture, other, 2, 3);
     const uint64_t before = prefix_index_epoch(fixture.index);
-    prefix_index_flush(fixture.index, ADAPTER, "z", 1);
-    prefix_index_flush(fixture.index, ADAPTER, "z", -1);
+    prefix_index_flush(fixture.index, &(struct pkv_namespace_field){ADAPTER, 1, "z", 0});
     CU_ASSERT_EQUAL(prefix_index_epoch(fixture.index), before);
-    prefix_index_flush(fixture.index, ADAPTER, "x", 1);
+    prefix_index_flush(fixture.index, &(struct pkv_namespace_field){ADAPTER, 1, "x", 0});
     CU_ASSERT_EQUAL(prefix_index_epoch(fixture.index), before + 1);
     CU_ASSERT_EQUAL(hit_in(&fixture, old, 2, 4), 0); /* at once */
     CU_ASSERT_EQUAL(hit_in(&fixture, other, 2, 3), 3);
@@ -373,7 +388,7 @@ static void flush_takes_the_nodes_of_one_field_value(void)
 
 static void a_sequence_publishes_only_into_its_own_epoch(void)
 {
-    const struct prefix_field field = text(ADAPTER, "x");
+    const struct pkv_namespace_field field = text(ADAPTER, "x");
     struct prefix_case fixture;
     struct prefix_ref node = {55, 55};
     struct prefix_swept swept;
@@ -383,7 +398,7 @@ static void a_sequence_publishes_only_into_its_own_epoch(void)
     const uint64_t old = prefix_index_epoch(fixture.index);
     struct prefix_chain chain =
         prefix_case_publish(&fixture, &scope, prefix_case_tokens, NULL, 1, 0);
-    prefix_index_flush(fixture.index, ADAPTER, "x", 1);
+    prefix_index_flush(fixture.index, &(struct pkv_namespace_field){ADAPTER, 1, "x", 0});
     const uint64_t now = prefix_index_epoch(fixture.index);
     CU_ASSERT_TRUE(prefix_index_is_current(fixture.index, id, now));
     CU_ASSERT_FALSE(prefix_index_is_current(fixture.index, id, old));
@@ -449,8 +464,8 @@ struct two_chains {
 
 static void open_two_chains(struct two_chains *c, int32_t hash_bits)
 {
-    const struct prefix_field y = text(ADAPTER, "y");
-    const struct prefix_field x = text(ADAPTER, "x");
+    const struct pkv_namespace_field y = text(ADAPTER, "y");
+    const struct pkv_namespace_field x = text(ADAPTER, "x");
     const struct prefix_config config = {.block_size = BS, .num_groups = 2, .hash_bits = hash_bits};
     prefix_case_open(&c->fixture, &config, 32);
     cache_in(&c->fixture, &y, 1, 2);
@@ -492,7 +507,7 @@ static void forget_x(struct two_chains *c, bool everything)
     if (everything) {
         prefix_index_reset(c->fixture.index);
     } else {
-        prefix_index_flush(c->fixture.index, ADAPTER, "x", 1);
+        prefix_index_flush(c->fixture.index, &(struct pkv_namespace_field){ADAPTER, 1, "x", 0});
     }
 }
 
@@ -528,7 +543,7 @@ static void an_old_block_ends_before_an_equal_one_is_stored(void)
 
 static void a_flush_during_a_sweep_ends_what_was_stored_meanwhile(void)
 {
-    const struct prefix_field x = text(ADAPTER, "x");
+    const struct pkv_namespace_field x = text(ADAPTER, "x");
     struct two_chains c;
     struct prefix_swept swept = {0, 0};
     open_two_chains(&c, 0);
@@ -545,7 +560,7 @@ static void a_flush_during_a_sweep_ends_what_was_stored_meanwhile(void)
 
 static void a_part_of_a_chain_that_is_stored_again_leaves_the_rest_to_the_sweep(void)
 {
-    const struct prefix_field x = text(ADAPTER, "x");
+    const struct pkv_namespace_field x = text(ADAPTER, "x");
     struct two_chains c;
     struct prefix_swept swept = {0, 0};
     open_two_chains(&c, 0);
@@ -569,7 +584,7 @@ static void a_part_of_a_chain_that_is_stored_again_leaves_the_rest_to_the_sweep(
 /* With every node in one bucket and every key alike to a search. */
 static void only_the_flushed_of_an_equal_key_end_early(void)
 {
-    const struct prefix_field y = text(ADAPTER, "y");
+    const struct pkv_namespace_field y = text(ADAPTER, "y");
     struct two_chains c;
     struct prefix_swept swept = {0, 0};
     open_two_chains(&c, 1);
@@ -592,7 +607,7 @@ static void only_the_flushed_of_an_equal_key_end_early(void)
 
 static void after_the_sweep_nothing_ends_early(void)
 {
-    const struct prefix_field x = text(ADAPTER, "x");
+    const struct pkv_namespace_field x = text(ADAPTER, "x");
     struct two_chains c;
     struct prefix_swept swept = {0, 0};
     open_two_chains(&c, 0);
@@ -615,7 +630,7 @@ static struct prefix_ref parent_of_a_flushed_child(struct prefix_case *fixture,
                                                    struct prefix_scope *scope,
                                                    struct prefix_ref *child)
 {
-    struct prefix_field x = text(ADAPTER, "x");
+    struct pkv_namespace_field x = text(ADAPTER, "x");
     x.begins_at = BS;
     *scope = scope_of(fixture, &x, 1);
     struct prefix_chain chain = prefix_case_publish(fixture, scope, prefix_case_tokens, NULL, 2, 0);
@@ -624,7 +639,7 @@ static struct prefix_ref parent_of_a_flushed_child(struct prefix_case *fixture,
     *child = chain.nodes[1];
     prefix_case_let_go(fixture, &chain);
     prefix_index_detach(fixture->index, 0, block);
-    prefix_index_flush(fixture->index, ADAPTER, "x", 1);
+    prefix_index_flush(fixture->index, &(struct pkv_namespace_field){ADAPTER, 1, "x", 0});
     CU_ASSERT_TRUE(prefix_index_is_live(fixture->index, parent));
     fixture->log.count = 0;
     return parent;

@@ -428,6 +428,7 @@ static void events_of_a_flush_say_so(void)
 /* As if another thread's step came between the flush and its sweep. */
 static void a_flushed_block_that_is_taken_before_the_sweep_says_so(void)
 {
+    const struct pkv_namespace_field ann = prefix_field_of(1, "ann", 0);
     const struct pkv_namespace_field nobody = prefix_field_of(1, "nobody", 0);
     struct runtime_case c;
     struct pkv_event stored[64], events[64];
@@ -439,7 +440,7 @@ static void a_flushed_block_that_is_taken_before_the_sweep_says_so(void)
     prefix_destroy(&c, &d);
     CU_ASSERT_EQUAL(drain(&c, events, NULL), 2);
     cache_in_ann(&c, &a, stored, 3);
-    prefix_index_flush(c.cache->prefix.index, 1, "ann", 3);
+    prefix_index_flush(c.cache->prefix.index, &ann);
     press(&c, &b, 6); /* one that was empty, two of `d`, last first, and those three */
     CU_ASSERT_EQUAL_FATAL(drain(&c, events, NULL), 5);
     CU_ASSERT(events[0].kind == PKV_EVENT_REMOVED && events[0].reason == PKV_REASON_CAPACITY);
@@ -457,6 +458,7 @@ static void a_flushed_block_that_is_taken_before_the_sweep_says_so(void)
 
 static void a_flushed_block_ends_before_an_equal_one_is_stored(void)
 {
+    const struct pkv_namespace_field ann = prefix_field_of(1, "ann", 0);
     const struct pkv_namespace_field nobody = prefix_field_of(1, "nobody", 0);
     struct runtime_case c;
     struct pkv_event stored[64], events[64];
@@ -464,7 +466,7 @@ static void a_flushed_block_ends_before_an_equal_one_is_stored(void)
     prefix_init(&c);
     case_open(&c);
     cache_in_ann(&c, &a, stored, 3);
-    prefix_index_flush(c.cache->prefix.index, 1, "ann", 3);
+    prefix_index_flush(c.cache->prefix.index, &ann);
     cache_in_ann(&c, &b, events, 6);
     for (int32_t i = 0; i < 3; i++) {
         const struct pkv_event *again = &events[2 * i + 1];

@@ -86,7 +86,7 @@ static void choose_tokens(struct model *m, struct prefix_seq *seq)
 static bool has_fields(const struct model *m, const struct prefix_seq *seq, int32_t block,
                        int32_t namespace_id)
 {
-    struct prefix_field of_node[PREFIX_MAX_FIELDS];
+    struct pkv_namespace_field of_node[PKV_MAX_NAMESPACE_FIELDS];
     const int32_t count = prefix_namespace_fields(m->c.cache->prefix.index, namespace_id, of_node);
     int32_t expected = 0;
     bool has_own_kept_prefix = false; /* a field of tag 0 then, with 4 bytes */
@@ -112,9 +112,8 @@ static bool has_fields(const struct model *m, const struct prefix_seq *seq, int3
         expected++;
         for (int32_t i = 0; i < count; i++) {
             is_there =
-                is_there ||
-                (of_node[i].tag == (uint32_t)field->tag && of_node[i].length == field->length &&
-                 memcmp(of_node[i].bytes, field->bytes, (size_t)field->length) == 0);
+                is_there || (of_node[i].tag == field->tag && of_node[i].length == field->length &&
+                             memcmp(of_node[i].bytes, field->bytes, (size_t)field->length) == 0);
         }
         if (!is_there) {
             return false;
