@@ -143,35 +143,35 @@ int32_t blocks_num_cached(const struct group *group)
 }
 
 bool blocks_claim(const pkv_cache *cache, struct group *group, int32_t block, int32_t seq,
-                  int32_t offset, enum tail_change *change)
+                  int32_t offset, enum block_writer_change *change)
 {
     struct block *state = &group->blocks[block];
     const bool is_writer = state->writer == seq;
     const bool is_alone = pkv_pool_ref_count(group->pool, block) == 1;
     const bool is_behind = offset >= state->frozen && (is_writer || state->writer == NO_SEQ);
-    *change = TAIL_AS_BEFORE;
+    *change = WRITER_UNCHANGED;
     if ((is_alone || is_behind) && !is_cached(cache, group, block)) {
         if (!is_writer) {
             state->writer = seq;
-            *change = TAIL_CLAIMED;
+            *change = WRITER_SET;
         }
         return true;
     }
     if (is_writer) {
         state->writer = NO_SEQ;
-        *change = TAIL_LEFT;
+        *change = WRITER_CLEARED;
     }
     return false;
 }
 
 bool blocks_claim_cached(const pkv_cache *cache, struct group *group, int32_t block, int32_t seq,
-                         enum tail_change *change)
+                         enum block_writer_change *change)
 {
     if (!is_cached(cache, group, block) || pkv_pool_ref_count(group->pool, block) != 1) {
         return false;
     }
     group->blocks[block].writer = seq;
-    *change = TAIL_CLAIMED;
+    *change = WRITER_SET;
     return true;
 }
 
@@ -180,12 +180,13 @@ void blocks_forget(pkv_cache *cache, struct group *group, int32_t block)
     prefix_index_detach(cache->prefix.index, group->index, block);
 }
 
-void blocks_unclaim(struct group *group, int32_t block, int32_t seq, enum tail_change change)
+void blocks_unclaim(struct group *group, int32_t block, int32_t seq,
+                    enum block_writer_change change)
 {
     struct block *state = &group->blocks[block];
-    if (change == TAIL_CLAIMED && state->writer == seq) {
+    if (change == WRITER_SET && state->writer == seq) {
         state->writer = NO_SEQ;
-    } else if (change == TAIL_LEFT && state->writer == NO_SEQ) {
+    } else if (change == WRITER_CLEARED && state->writer == NO_SEQ) {
         state->writer = seq;
     }
 }

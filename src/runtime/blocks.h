@@ -8,6 +8,13 @@
 
 #include "runtime/cache.h"
 
+/* What a claim changed about the writer of a block. */
+enum block_writer_change {
+    WRITER_UNCHANGED,
+    WRITER_SET,    /* it had none, and has the claiming sequence */
+    WRITER_CLEARED /* it had the claiming sequence, and has none */
+};
+
 /* A free block with `writer` as its holder. There must be one; a cached one is forgotten. */
 int32_t blocks_take(pkv_cache *cache, struct group *group, int32_t writer);
 
@@ -33,16 +40,17 @@ int32_t blocks_num_cached(const struct group *group);
 /* May `seq`, a holder, write this block's cells from `offset` on? Then it is the writer from now
  * on; else it must copy, and is the writer no longer. *change says how to undo that. */
 bool blocks_claim(const pkv_cache *cache, struct group *group, int32_t block, int32_t seq,
-                  int32_t offset, enum tail_change *change);
+                  int32_t offset, enum block_writer_change *change);
 
 /* May `seq`, its only holder, write this block once it is forgotten? Then it is the writer from now
  * on, and the block must be forgotten before it is written. */
 bool blocks_claim_cached(const pkv_cache *cache, struct group *group, int32_t block, int32_t seq,
-                         enum tail_change *change);
+                         enum block_writer_change *change);
 void blocks_forget(pkv_cache *cache, struct group *group, int32_t block);
 
 /* Undoes a claim, unless the writer changed again since. */
-void blocks_unclaim(struct group *group, int32_t block, int32_t seq, enum tail_change change);
+void blocks_unclaim(struct group *group, int32_t block, int32_t seq,
+                    enum block_writer_change change);
 
 /* Overwrites a free block or continuous row as the cache was configured to. */
 void blocks_scrub(pkv_cache *cache, struct group *group, int32_t block);

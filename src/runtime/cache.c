@@ -17,7 +17,9 @@
 #include "runtime/blocks.h"
 #include "runtime/config.h"
 #include "runtime/constants.h"
+#include "runtime/handle.h"
 #include "runtime/prefix.h"
+#include "runtime/reservation.h"
 #include "runtime/sequence.h"
 #include "slots/slot_map.h"
 
@@ -26,13 +28,13 @@ static void carve_group(const struct pkv_cache_config *config, const struct conf
 {
     const size_t max_rows = (size_t)config->max_step_rows;
     group->seq_tables = carve(carver, (size_t)config->max_seqs, sizeof *group->seq_tables);
-    group->kept_prefix = carve(carver, max_rows, sizeof *group->kept_prefix);
+    group->step.kept_prefix = carve(carver, max_rows, sizeof *group->step.kept_prefix);
     if (of->max_blocks > 0) {
         group->blocks = carve(carver, (size_t)of->config.num_blocks, sizeof *group->blocks);
-        group->reservations = carve(carver, max_rows, sizeof *group->reservations);
-        group->copies = carve(carver, max_rows, sizeof *group->copies);
+        group->step.reservations = carve(carver, max_rows, sizeof *group->step.reservations);
+        group->step.copies = carve(carver, max_rows, sizeof *group->step.copies);
     } else {
-        group->slot_ids = carve(carver, max_rows, sizeof *group->slot_ids);
+        group->step.slot_ids = carve(carver, max_rows, sizeof *group->step.slot_ids);
     }
 }
 
@@ -60,19 +62,14 @@ static enum pkv_status carve_cache(const struct pkv_cache_config *config,
                                    struct carver *carver)
 {
     const size_t max_seqs = (size_t)config->max_seqs;
-    const size_t max_rows = (size_t)config->max_step_rows;
     const size_t num_groups = (size_t)config->num_groups;
     const size_t num_layers = (size_t)config->num_layers;
-    struct step *step = &cache->step;
     cache->group_configs = carve(carver, num_groups, sizeof *cache->group_configs);
     cache->layer_configs = carve(carver, num_layers, sizeof *cache->layer_configs);
     cache->groups = carve(carver, num_groups, sizeof *cache->groups);
     cache->layers = carve(carver, num_layers, sizeof *cache->layers);
     cache->seqs = carve(carver, max_seqs, sizeof *cache->seqs);
-    step->seqs = carve(carver, max_rows, sizeof *step->seqs);
-    step->cu_seqlens = carve(carver, max_rows + 1, sizeof *step->cu_seqlens);
-    step->kv_lens = carve(carver, max_rows, sizeof *step->kv_lens);
-    step->position_ids = carve(carver, (size_t)config->max_step_tokens, sizeof *step->position_ids);
+    step_carve(config, &cache->step, carver);
     for (int32_t i = 0; i < config->num_layers; i++) {
         constants_copy(config, i, carver, cache->layer_configs);
     }
@@ -196,7 +193,7 @@ enum pkv_status pkv_cache_size(const struct pkv_cache_config *config, struct pkv
 
 static void free_group(pkv_cache *cache, struct group *group)
 {
-    pkv_plan_destroy(group->plan);
+    pkv_plan_destroy(group->step.plan);
     pkv_slots_destroy(group->slots);
     pkv_pool_destroy(group->pool);
     pkv_pages_destroy(group->pages);
@@ -361,7 +358,7 @@ static enum pkv_status build_layers(pkv_cache *cache)
 
 static void build_seqs(pkv_cache *cache)
 {
-    const uint64_t generation = sequence_first_generation(cache);
+    const uint64_t generation = handle_first_generation(cache);
     const int32_t max_seqs = cache->config.max_seqs;
     for (int32_t i = 0; i < max_seqs; i++) {
         cache->seqs[i].generation = generation;
@@ -377,7 +374,7 @@ static enum pkv_status build_attention(pkv_cache *cache)
     enum pkv_status status = pkv_workspace_create(cache->config.num_threads, cache->config.isa,
                                                   &cache->mem.routed, &cache->workspace);
     for (int32_t g = 0; status == PKV_OK && g < cache->config.num_groups; g++) {
-        status = pkv_plan_create(cache->workspace, &cache->groups[g].plan);
+        status = pkv_plan_create(cache->workspace, &cache->groups[g].step.plan);
     }
     return status;
 }

@@ -6,6 +6,7 @@
  *
  *   config       judges the configuration, shares out a byte budget
  *   cache        counts, builds, describes and frees; by carve, and constants of layers
+ *   handle       how a handle names one thing for ever
  *   blocks       one block of a group: take, share, drop, may it be written in place
  *   seq_table    a sequence's block table in one group: extend, cut, reclaim, what is resident
  *   sequence     handles, create, destroy, fork, truncate
@@ -18,8 +19,11 @@
  *   events       the ring of what became findable and what ceased to be
  *   metrics      counters, and their text
  *   visit        every block, for tools
- *   step         begin, commit, abort, view
- *   step_attend  the step's plans, and one layer run by them
+ *   step         the open step's state and handle
+ *   reservation  what a row of a batch takes in a group: decided, taken, kept or undone
+ *   step_begin   begin, commit, abort, view
+ *   step_plan    the step's plans
+ *   step_attend  one layer run by them
  *   check        walks everything
  *
  * The mutex guards everything not said to be constant after create. What an open step reads while
@@ -29,7 +33,6 @@
 #define PKV_RUNTIME_CACHE_H
 
 #include <pthread.h>
-#include <stdatomic.h>
 
 #include "alloc/mem.h"
 #include "attn/gqa.h"
@@ -37,6 +40,7 @@
 #include "pagedkv/runtime.h"
 #include "pagedkv/slots.h"
 #include "prefix/prefix_index.h"
+#include "runtime/step.h"
 
 #define NO_BLOCK (-1)
 #define NO_SEQ (-1)
@@ -78,30 +82,9 @@ struct seq_table {
     pkv_slot slot;
 };
 
-/* What begin changed about who writes the tail block of a row. */
-enum tail_change {
-    TAIL_AS_BEFORE,
-    TAIL_CLAIMED, /* had no writer, has this sequence */
-    TAIL_LEFT     /* had this sequence, has no writer */
-};
-
-/* What begin did for one row of the step in one paged group, and commit keeps or abort undoes.
- * The tail is the block of the row's first new cell.
- *
- *   copied_from = NO_BLOCK or the block that the tail entry named before; the reference of that
- *   entry is now the step's pin, so that its count is unchanged */
-struct reservation {
-    int32_t end_before; /* of the table */
-    int32_t num_new;    /* blocks taken past it */
-    int32_t copied_from;
-    int32_t tail; /* the block whose writer changed */
-    enum tail_change change;
-    bool forgets; /* the tail, findable so far, is written in place: there is no block to copy to */
-};
-
 /* Layers with one geometry and table. Exactly one of pool and slots is there. Constant after
- * create: everything but the contents of pool, slots, blocks, tables (the mutex) and of what is
- * marked as the step's. */
+ * create: everything but the contents of pool, slots, blocks, tables (the mutex) and of step, which
+ * is the open step's. */
 struct group {
     const struct pkv_group_config *config; /* as in force */
     int32_t index;
@@ -120,15 +103,8 @@ struct group {
     struct block *blocks;          /* [num_blocks] */
     struct seq_table *seq_tables;  /* [max_seqs] */
 
-    /* the open step's, [max_step_rows] each */
-    struct reservation *reservations;
-    struct pkv_page_copy *copies;
-    int32_t num_copies;
-    int32_t num_planned; /* blocks that the rows decided so far will take */
-    int32_t num_pinned;  /* blocks with prefix pins; not the step's */
-    int32_t *slot_ids;   /* continuous */
-    int64_t *kept_prefix;
-    pkv_plan *plan;
+    int32_t num_pinned; /* blocks with prefix pins */
+    struct step_group step;
 };
 
 /* Constant after create but for the last two, which belong to the thread that drives the step.
@@ -187,26 +163,6 @@ struct seq {
     int32_t kept_prefix; /* -1: each group's own */
     int32_t next_free;
     struct seq_prefix prefix;
-};
-
-/* The one step. Guarded by the mutex while it is not open; open, constant until commit or abort.
- *
- *   cu_seqlens[i + 1] - cu_seqlens[i] = new tokens of row i,  cu_seqlens[num_rows] = num_tokens
- *   kv_lens[i] = length of its sequence + those */
-struct step {
-    uint64_t generation;
-    bool is_open;
-    bool has_position_ids;
-    int32_t num_rows;
-    int32_t num_tokens;
-    int32_t *seqs;         /* [max_step_rows] sequence indices, the rows of the tables */
-    int32_t *cu_seqlens;   /* [max_step_rows + 1] */
-    int32_t *kv_lens;      /* [max_step_rows] */
-    int64_t *position_ids; /* [max_step_tokens] */
-
-    /* tasks of the layer begun that have not run; the last one marks it attended. Task threads */
-    int32_t layer_begun;
-    atomic_int tasks_left;
 };
 
 /* Scratch of pkv_cache_check, one a block of the largest group. */

@@ -13,6 +13,7 @@
 #include "base/window.h"
 #include "runtime/config.h"
 #include "runtime/pin.h"
+#include "runtime/reservation.h"
 #include "runtime/seq_table.h"
 
 static int32_t report(const pkv_cache *cache, const char *what, int32_t group, int32_t seq,
@@ -94,7 +95,7 @@ static int32_t check_pins(pkv_cache *cache, int32_t g)
     const struct group *group = &cache->groups[g];
     int32_t broken = 0;
     for (int32_t i = 0; cache->step.is_open && i < cache->step.num_rows; i++) {
-        const int32_t block = group->reservations[i].copied_from;
+        const int32_t block = group->step.reservations[i].copied_from;
         if (block == NO_BLOCK) {
             continue;
         }

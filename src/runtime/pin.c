@@ -9,16 +9,15 @@
 
 #include "base/error.h"
 #include "runtime/blocks.h"
+#include "runtime/handle.h"
 #include "runtime/prefix.h"
 #include "runtime/prompt.h"
 #include "runtime/seq_table.h"
 #include "runtime/sequence.h"
 
-#define PIN_INDEX_MASK (((uint64_t)1 << HANDLE_INDEX_BITS) - 1)
-
 static pkv_pin handle_of(const pkv_cache *cache, int32_t index)
 {
-    return (pkv_pin){cache->prefix.pins[index].generation << HANDLE_INDEX_BITS | (uint64_t)index};
+    return (pkv_pin){handle_make(cache->prefix.pins[index].generation, index)};
 }
 
 bool pin_maps(const struct group *group, const struct pin *pin, int32_t i)
@@ -49,7 +48,7 @@ static void end_pin(pkv_cache *cache, int32_t index)
         node = parent;
     }
     prefix_index_release(prefix->index, pin->leaf);
-    pin->generation = sequence_next_generation(pin->generation);
+    pin->generation = handle_next_generation(pin->generation);
     pin->num_nodes = 0;
     pin->next_free = prefix->first_free_pin;
     prefix->first_free_pin = index;
@@ -223,7 +222,7 @@ enum pkv_status pkv_prefix_pin(pkv_cache *cache, const struct pkv_seq_options *o
 /* The index of a live pin; NO_BLOCK for a stale one. */
 static int32_t find_pin(const pkv_cache *cache, pkv_pin pin)
 {
-    const uint64_t at = pin.id & PIN_INDEX_MASK;
+    const uint64_t at = pin.id & HANDLE_INDEX_MASK;
     const bool is_live = at < (uint64_t)cache->config.max_pinned_blocks &&
                          cache->prefix.pins[at].num_nodes > 0 &&
                          handle_of(cache, (int32_t)at).id == pin.id;

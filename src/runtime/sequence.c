@@ -8,47 +8,20 @@
  * the step's end (SEQ_DYING), because attention still reads them. */
 #include "runtime/sequence.h"
 
-#include <time.h>
-
 #include "base/error.h"
 #include "runtime/blocks.h"
+#include "runtime/handle.h"
 #include "runtime/quota.h"
 #include "runtime/seq_table.h"
 
-#define GENERATION_MASK (((uint64_t)1 << HANDLE_GENERATION_BITS) - 1)
-#define INDEX_MASK (((uint64_t)1 << HANDLE_INDEX_BITS) - 1)
-
-/* splitmix64's finaliser: every bit of x moves every bit of the result. */
-static uint64_t mix(uint64_t x)
-{
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-}
-
-uint64_t sequence_next_generation(uint64_t generation)
-{
-    const uint64_t next = (generation + 1) & GENERATION_MASK;
-    return next != 0 ? next : 1;
-}
-
-uint64_t sequence_first_generation(const pkv_cache *cache)
-{
-    struct timespec now = {0};
-    timespec_get(&now, TIME_UTC);
-    const uint64_t time = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-    return sequence_next_generation(mix(mix((uint64_t)(uintptr_t)cache) ^ time));
-}
-
 static pkv_seq handle_of(const pkv_cache *cache, int32_t index)
 {
-    const uint64_t generation = cache->seqs[index].generation;
-    return (pkv_seq){generation << HANDLE_INDEX_BITS | (uint64_t)index};
+    return (pkv_seq){handle_make(cache->seqs[index].generation, index)};
 }
 
 struct seq *sequence_find(pkv_cache *cache, pkv_seq handle)
 {
-    const uint64_t index = handle.id & INDEX_MASK;
+    const uint64_t index = handle.id & HANDLE_INDEX_MASK;
     if (index >= (uint64_t)cache->config.max_seqs) {
         return NULL;
     }
@@ -227,7 +200,7 @@ enum pkv_status pkv_seq_create(pkv_cache *cache, const struct pkv_seq_options *o
 
 static void destroy(pkv_cache *cache, struct seq *seq)
 {
-    seq->generation = sequence_next_generation(seq->generation);
+    seq->generation = handle_next_generation(seq->generation);
     if (seq->in_step) {
         seq->state = SEQ_DYING;
     } else {

@@ -1,15 +1,87 @@
 /* SPDX-License-Identifier: MIT
  *
- * step.h: what attending needs of the open step. */
+ * step.h: the state of the one step of a cache, what the open step has in each group, and handles
+ * of steps. A leaf: it knows neither groups nor the cache. Layers of the files around it, each
+ * using only those before it:
+ *
+ *   step         this file
+ *   reservation  what a row takes in one group: decided, then taken, then kept or undone
+ *   batch        a caller's batch, checked and resolved into rows of the step
+ *   step_plan    the attention plan of each group
+ *   step_begin   pkv_step_begin and its dry run, pkv_step_fits
+ *   step_end     pkv_step_commit, pkv_step_abort
+ *   step_attend  one layer of the open step
+ *   step_view    what a caller with its own attention reads */
 #ifndef PKV_RUNTIME_STEP_H
 #define PKV_RUNTIME_STEP_H
 
-#include "runtime/cache.h"
+#include <stdatomic.h>
 
-/* PKV_STALE_HANDLE unless the handle names the step that is open. The mutex is held. */
-enum pkv_status step_check(const pkv_cache *cache, pkv_step handle);
+#include "base/carve.h"
+#include "pagedkv/attn.h"
+#include "pagedkv/runtime.h"
 
-/* Makes each group's plan of the rows reserved. PKV_NO_MEMORY. The mutex is held. */
-enum pkv_status step_plan(pkv_cache *cache);
+struct reservation;
+
+/* What the open step has in one group, [max_step_rows] each. The mutex guards it while no step is
+ * open; then it is constant until commit or abort.
+ *
+ *   paged:       reservations, copies [num_copies]
+ *   continuous:  slot_ids */
+struct step_group {
+    struct reservation *reservations;
+    struct pkv_page_copy *copies;
+    int32_t num_copies;
+    int32_t num_planned; /* blocks that the rows decided so far will take */
+    int32_t *slot_ids;
+    int64_t *kept_prefix;
+    pkv_plan *plan;
+};
+
+/* The one step. The mutex guards it while no step is open; then it is constant until commit or
+ * abort.
+ *
+ *   cu_seqlens[i + 1] - cu_seqlens[i] = new tokens of row i,  cu_seqlens[num_rows] = num_tokens
+ *   kv_lens[i] = length of its sequence + those */
+struct step {
+    uint64_t generation;
+    bool is_open;
+    bool has_position_ids;
+    int32_t num_rows;
+    int32_t num_tokens;
+    int32_t *seqs;         /* [max_step_rows] sequence indices, the rows of the tables */
+    int32_t *cu_seqlens;   /* [max_step_rows + 1] */
+    int32_t *kv_lens;      /* [max_step_rows] */
+    int64_t *position_ids; /* [max_step_tokens] */
+
+    /* The layer that pkv_step_layer_begin began, and those of its tasks that have not run: the last
+     * one marks it attended. Written by the threads that run tasks. */
+    int32_t layer_begun;
+    atomic_int tasks_left;
+};
+
+/* The step's arrays, of a checked config. */
+void step_carve(const struct pkv_cache_config *config, struct step *step, struct carver *carver);
+
+/* The handle of the open step. */
+pkv_step step_handle(const struct step *step);
+
+/* PKV_STALE_HANDLE unless the handle names the step that is open. */
+enum pkv_status step_check(const struct step *step, pkv_step handle);
+
+/* PKV_INVALID_ARGUMENT while a layer that was begun has tasks left. */
+enum pkv_status step_check_no_tasks(const struct step *step);
+
+/* New tokens of a row. */
+static inline int32_t step_q_len(const struct step *step, int32_t row)
+{
+    return step->cu_seqlens[row + 1] - step->cu_seqlens[row];
+}
+
+/* Committed tokens of a row's sequence. */
+static inline int32_t step_length_before(const struct step *step, int32_t row)
+{
+    return step->kv_lens[row] - step_q_len(step, row);
+}
 
 #endif

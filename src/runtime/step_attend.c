@@ -4,15 +4,16 @@
  * mutex is held only to check the handle; what a layer reads afterwards stays as it is until commit
  * or abort. A layer that shares pages runs by the same plan with nothing to append. */
 #include "base/error.h"
+#include "runtime/reservation.h"
 #include "runtime/seq_table.h"
-#include "runtime/step.h"
+#include "runtime/step_plan.h"
 
 static void fill_row(const pkv_cache *cache, const struct group *group, int32_t i,
                      struct gqa_row *row)
 {
     const struct step *step = &cache->step;
     const int32_t seq = step->seqs[i];
-    const int64_t kept_prefix = group->kept_prefix[i];
+    const int64_t kept_prefix = group->step.kept_prefix[i];
     *row = (struct gqa_row){
         .q_begin = step->cu_seqlens[i],
         .q_len = step->cu_seqlens[i + 1] - step->cu_seqlens[i],
@@ -21,11 +22,11 @@ static void fill_row(const pkv_cache *cache, const struct group *group, int32_t 
         .copy_src = NO_BLOCK,
     };
     if (!group_is_paged(group)) {
-        row->block = group->slot_ids[i];
+        row->block = group->step.slot_ids[i];
         return;
     }
     row->table = seq_table_entries(group, seq);
-    const int32_t copied_from = group->reservations[i].copied_from;
+    const int32_t copied_from = group->step.reservations[i].copied_from;
     if (copied_from != NO_BLOCK) {
         row->copy_src = copied_from;
         row->copy_cells = cache->seqs[seq].length % group->config->block_size;
@@ -41,14 +42,14 @@ enum pkv_status step_plan(pkv_cache *cache)
     }
     for (int32_t g = 0; status == PKV_OK && g < cache->config.num_groups; g++) {
         struct group *group = &cache->groups[g];
-        struct gqa_row *rows = gqa_plan_rows(cache->workspace, group->plan, num_rows);
+        struct gqa_row *rows = gqa_plan_rows(cache->workspace, group->step.plan, num_rows);
         if (rows == NULL) {
             return refuse(PKV_NO_MEMORY, "no memory for a plan of %d rows", num_rows);
         }
         for (int32_t i = 0; i < num_rows; i++) {
             fill_row(cache, group, i, &rows[i]);
         }
-        status = gqa_plan_split(cache->workspace, group->plan, &group->shape);
+        status = gqa_plan_split(cache->workspace, group->step.plan, &group->shape);
     }
     return status;
 }
@@ -103,7 +104,7 @@ static enum pkv_status check_tensors(const struct pkv_cache_config *config, int3
 static enum pkv_status check_layer(pkv_cache *cache, pkv_step step, int32_t layer)
 {
     cache_lock(cache);
-    const enum pkv_status status = step_check(cache, step);
+    const enum pkv_status status = step_check(&cache->step, step);
     cache_unlock(cache);
     if (status != PKV_OK) {
         return status;
@@ -112,9 +113,9 @@ static enum pkv_status check_layer(pkv_cache *cache, pkv_step step, int32_t laye
         return refuse(PKV_INVALID_ARGUMENT, "layer = %d, outside [0, %d)", layer,
                       cache->config.num_layers);
     }
-    if (atomic_load(&cache->step.tasks_left) > 0) {
-        return refuse(PKV_INVALID_ARGUMENT, "layer %d is under way, %d of its tasks are left",
-                      cache->step.layer_begun, atomic_load(&cache->step.tasks_left));
+    const enum pkv_status tasks = step_check_no_tasks(&cache->step);
+    if (tasks != PKV_OK) {
+        return tasks;
     }
     const int32_t owner = cache->layers[layer].owner;
     if (owner == layer && cache->layers[layer].is_attended) {
@@ -170,7 +171,7 @@ static enum pkv_status prepare_layer(pkv_cache *cache, pkv_step step, int32_t la
 
 static const pkv_plan *plan_of(const pkv_cache *cache, int32_t layer)
 {
-    return cache->groups[cache->layers[layer].group].plan;
+    return cache->groups[cache->layers[layer].group].step.plan;
 }
 
 enum pkv_status pkv_step_attend(pkv_cache *cache, pkv_step step, int32_t layer,
@@ -224,7 +225,7 @@ int32_t pkv_step_num_tasks(pkv_cache *cache, pkv_step step, enum pkv_phase phase
         return 0;
     }
     cache_lock(cache);
-    const enum pkv_status status = step_check(cache, step);
+    const enum pkv_status status = step_check(&cache->step, step);
     cache_unlock(cache);
     return status == PKV_OK ? num_tasks_of(cache, phase) : 0;
 }
@@ -236,7 +237,7 @@ enum pkv_status pkv_step_run_task(pkv_cache *cache, pkv_step step, enum pkv_phas
         return refuse(PKV_INVALID_ARGUMENT, "cache is NULL");
     }
     cache_lock(cache);
-    const enum pkv_status status = step_check(cache, step);
+    const enum pkv_status status = step_check(&cache->step, step);
     cache_unlock(cache);
     if (status != PKV_OK) {
         return status;

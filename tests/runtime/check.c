@@ -11,6 +11,7 @@
 #include "prefix/prefix_table.h"
 #include "reuse_case.h"
 #include "runtime/cache.h"
+#include "runtime/reservation.h"
 #include "runtime/seq_table.h"
 #include "slots/slot_map.h"
 
@@ -394,12 +395,12 @@ static void damage_to_a_window_is_reported(void)
 
 static void set_copied_from(pkv_cache *cache, int32_t value)
 {
-    put_int(&cache->groups[0].reservations[1].copied_from, value);
+    put_int(&cache->groups[0].step.reservations[1].copied_from, value);
 }
 
 static void set_copied_from_of_none(pkv_cache *cache, int32_t value)
 {
-    put_int(&cache->groups[0].reservations[0].copied_from, value);
+    put_int(&cache->groups[0].step.reservations[0].copied_from, value);
 }
 
 static void set_is_open(pkv_cache *cache, int32_t value)
@@ -449,7 +450,7 @@ static void damage_to_an_open_step_is_reported(void)
     }
     ASSERT_STATUS(PKV_OK, case_begin(&c, &step, 3));
     ASSERT_STATUS(PKV_OK, pkv_seq_destroy(c.cache, seqs[2].handle));
-    CU_ASSERT_NOT_EQUAL(c.cache->groups[0].reservations[1].copied_from, NO_BLOCK);
+    CU_ASSERT_NOT_EQUAL(c.cache->groups[0].step.reservations[1].copied_from, NO_BLOCK);
     EXPECT_REPORTS(c.cache, damages);
     ASSERT_STATUS(PKV_OK, pkv_step_abort(c.cache, step.handle));
     case_close(&c);
