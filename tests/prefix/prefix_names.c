@@ -491,7 +491,7 @@ static void close_two_chains(struct two_chains *c)
 
 /* What the observer was told from change `from` on: the end of each of the chain's nodes, then its
  * beginning. */
-static void expect_exchanged(const struct two_chains *c, int32_t from)
+static void assert_exchanged(const struct two_chains *c, int32_t from)
 {
     const struct prefix_case_log *log = &c->fixture.log;
     CU_ASSERT_EQUAL_FATAL(log->count, from + 2 * 3);
@@ -523,7 +523,7 @@ static void an_old_block_ends_before_an_equal_one_is_stored(void)
         c.fixture.log.count = 0;
         struct prefix_chain fresh =
             prefix_case_publish(&c.fixture, &c.x, prefix_case_tokens, NULL, 3, 0);
-        expect_exchanged(&c, 0);
+        assert_exchanged(&c, 0);
         for (int32_t i = 0; i < 3; i++) { /* the old one's holder goes on, without a node */
             const int32_t block = c.old.blocks[0][i];
             CU_ASSERT_NOT_EQUAL(fresh.blocks[0][i], block);
@@ -550,7 +550,7 @@ static void a_flush_during_a_sweep_ends_what_was_stored_meanwhile(void)
     for (int32_t round = 0; round < 3; round++) {
         forget_x(&c, false);
         cache_in(&c.fixture, &x, 1, 3);
-        expect_exchanged(&c, 6 * round);
+        assert_exchanged(&c, 6 * round);
     }
     sweep_all(&c.fixture, &swept);
     CU_ASSERT(swept.held == 3 && swept.freed == 3 + 2 * 2 * 3);

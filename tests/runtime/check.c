@@ -87,7 +87,7 @@ static bool is_reported(pkv_cache *cache, const struct damage *damage)
            heard.num_lines == num_lines;
 }
 
-static void expect_reports(pkv_cache *cache, const struct damage *damages, size_t count)
+static void assert_reported(pkv_cache *cache, const struct damage *damages, size_t count)
 {
     CU_ASSERT_EQUAL_FATAL(pkv_cache_check(cache), 0);
     for (size_t i = 0; i < count; i++) {
@@ -100,8 +100,8 @@ static void expect_reports(pkv_cache *cache, const struct damage *damages, size_
     }
 }
 
-#define EXPECT_REPORTS(cache, damages)                                                             \
-    expect_reports((cache), (damages), sizeof(damages) / sizeof(damages)[0])
+#define ASSERT_REPORTED(cache, damages)                                                            \
+    assert_reported((cache), (damages), sizeof(damages) / sizeof(damages)[0])
 
 static void open_listening(struct runtime_case *c)
 {
@@ -203,7 +203,7 @@ static void damage_to_sequences_is_reported(void)
     };
     struct runtime_case c;
     open_family(&c);
-    EXPECT_REPORTS(c.cache, damages);
+    ASSERT_REPORTED(c.cache, damages);
     case_close(&c);
 }
 
@@ -277,7 +277,7 @@ static void damage_to_tables_is_reported(void)
     };
     struct runtime_case c;
     open_family(&c);
-    EXPECT_REPORTS(c.cache, damages);
+    ASSERT_REPORTED(c.cache, damages);
     case_close(&c);
 }
 
@@ -354,7 +354,7 @@ static void damage_to_blocks_is_reported(void)
     };
     struct runtime_case c;
     open_family(&c);
-    EXPECT_REPORTS(c.cache, damages);
+    ASSERT_REPORTED(c.cache, damages);
     case_close(&c);
 }
 
@@ -386,7 +386,7 @@ static void damage_to_a_window_is_reported(void)
     ASSERT_STATUS(PKV_OK, case_append(&c, &seqs[0], 14));
     const struct seq_table *table = &c.cache->groups[0].seq_tables[0];
     CU_ASSERT(table->kept_end == 1 && table->frontier == 2 && table->end == 4);
-    EXPECT_REPORTS(c.cache, damages);
+    ASSERT_REPORTED(c.cache, damages);
     case_close(&c);
 }
 
@@ -451,7 +451,7 @@ static void damage_to_an_open_step_is_reported(void)
     ASSERT_STATUS(PKV_OK, case_begin(&c, &step, 3));
     ASSERT_STATUS(PKV_OK, pkv_seq_destroy(c.cache, seqs[2].handle));
     CU_ASSERT_NOT_EQUAL(c.cache->groups[0].step.reservations[1].copied_from, NO_BLOCK);
-    EXPECT_REPORTS(c.cache, damages);
+    ASSERT_REPORTED(c.cache, damages);
     ASSERT_STATUS(PKV_OK, pkv_step_abort(c.cache, step.handle));
     case_close(&c);
 }
@@ -553,7 +553,7 @@ static void damage_to_what_was_published_is_reported(void)
     };
     struct runtime_case c;
     open_published(&c);
-    EXPECT_REPORTS(c.cache, damages);
+    ASSERT_REPORTED(c.cache, damages);
     case_close(&c);
 }
 
@@ -648,7 +648,7 @@ static void damage_to_pins_is_reported(void)
     };
     struct runtime_case c;
     open_published(&c);
-    EXPECT_REPORTS(c.cache, damages);
+    ASSERT_REPORTED(c.cache, damages);
     case_close(&c);
 }
 
@@ -673,7 +673,7 @@ static void damage_to_a_continuous_group_is_reported(void)
     open_listening(&c);
     ASSERT_STATUS(PKV_OK, case_create(&c, &seqs[0], NULL));
     ASSERT_STATUS(PKV_OK, case_append(&c, &seqs[0], 5));
-    EXPECT_REPORTS(c.cache, damages);
+    ASSERT_REPORTED(c.cache, damages);
     /* a slot that no sequence has, and nothing else */
     pkv_slot slot = {0};
     heard.wanted = "slots and sequences (group 1";

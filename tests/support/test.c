@@ -17,6 +17,25 @@ void test_assert_status(enum pkv_status expected, enum pkv_status actual, const 
     CU_assertImplementation(actual == expected, line, text, file, "", CU_FALSE);
 }
 
+void test_assert_refused(const char *name, enum pkv_status expected, const char *part,
+                         enum pkv_status actual, const char *file, unsigned line)
+{
+    char text[512];
+    snprintf(text, sizeof text,
+             "%s: answered %s, expected %s; last error \"%s\" (expected in it: \"%s\")", name,
+             pkv_status_name(actual), pkv_status_name(expected), pkv_last_error(), part);
+    const bool is_named = strstr(pkv_last_error(), part) != NULL;
+    CU_assertImplementation(actual == expected && is_named, line, text, file, "", CU_FALSE);
+}
+
+void test_assert_case(const char *name, bool holds, const char *condition, const char *file,
+                      unsigned line)
+{
+    char text[512];
+    snprintf(text, sizeof text, "%s: %s", name, condition);
+    CU_assertImplementation(holds, line, text, file, "", CU_FALSE);
+}
+
 enum pkv_isa test_isa(void)
 {
     const char *wanted = getenv("PKV_TEST_ISA");

@@ -32,6 +32,7 @@ struct test_suite {
         NULL, NULL                                                                                 \
     }
 
+/* The call answers this status; what fails is printed with the last error. */
 #define ASSERT_STATUS(expected, call)                                                              \
     test_assert_status((expected), (call), #call, __FILE__, __LINE__)
 void test_assert_status(enum pkv_status expected, enum pkv_status actual, const char *call,
@@ -41,6 +42,19 @@ void test_assert_status(enum pkv_status expected, enum pkv_status actual, const 
 #define PROMPT(ids, n)                                                                             \
     (&(const struct pkv_prompt){                                                                   \
         .size = sizeof(struct pkv_prompt), .token_ids = (ids), .num_tokens = (n)})
+
+/* The call answers this status, and the last error contains `part`. In tables of refusals, the
+ * second form and ASSERT_CASE print the name of the case that fails. */
+#define ASSERT_REFUSED(expected, part, call)                                                       \
+    test_assert_refused(#call, (expected), (part), (call), __FILE__, __LINE__)
+#define ASSERT_CASE_REFUSED(name, expected, part, call)                                            \
+    test_assert_refused((name), (expected), (part), (call), __FILE__, __LINE__)
+void test_assert_refused(const char *name, enum pkv_status expected, const char *part,
+                         enum pkv_status actual, const char *file, unsigned line);
+#define ASSERT_CASE(name, condition)                                                               \
+    test_assert_case((name), (condition), #condition, __FILE__, __LINE__)
+void test_assert_case(const char *name, bool holds, const char *condition, const char *file,
+                      unsigned line);
 
 /* The instruction set that PKV_TEST_ISA asks for (scalar, avx2, avx512, avx512bf16), BEST when
  * unset. */
