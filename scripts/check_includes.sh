@@ -28,7 +28,7 @@ may_include() {
     case "$1:$2" in
     "$1:$1"/*) return 0 ;;
     *:pagedkv/base.h | *:base/*) return 0 ;;
-    attn:pagedkv/attn.h | attn:alloc/block_table.h) return 0 ;;
+    attn:pagedkv/attn.h | attn:pagedkv/contract.h | attn:alloc/block_table.h) return 0 ;;
     alloc:pagedkv/alloc.h) return 0 ;;
     pages:pagedkv/pages.h | pages:pagedkv/alloc.h | pages:alloc/*) return 0 ;;
     prefix:pages/* | prefix:alloc/* | prefix:pagedkv/pages.h | prefix:pagedkv/alloc.h) return 0 ;;
@@ -142,14 +142,16 @@ pragmas=$(grep -ln '# *pragma omp' src/*/*.[ch] | grep -v '^src/attn/gqa[a-z_]*\
 doors=$(grep -lwE 'mallocx|sdallocx|mallctl' src/*/*.c | grep -v '^src/alloc/mem.c$' || true)
 [ -z "$doors" ] || say "jemalloc outside alloc/mem.c: $doors"
 
-# Public headers: base.h stands on the C library, every other on base.h, runtime.h on three more.
+# Public headers: base.h stands on the C library, every other on base.h, and the managed ones on
+# each other: metrics -> prefix -> cache -> attn, step -> cache, attn, pages, contract -> attn.
 for file in include/pagedkv/*.h; do
     for header in $(includes_of "$file"); do
         case ${file##*/}:$header in
         base.h:pagedkv/*) say "$file: includes $header" ;;
         *:std*.h | *:pagedkv/base.h) ;;
-        runtime.h:pagedkv/attn.h | runtime.h:pagedkv/pages.h | runtime.h:pagedkv/alloc.h) ;;
-        runtime.h:pagedkv/slots.h) ;;
+        contract.h:pagedkv/attn.h | cache.h:pagedkv/attn.h) ;;
+        step.h:pagedkv/cache.h | step.h:pagedkv/attn.h | step.h:pagedkv/pages.h) ;;
+        prefix.h:pagedkv/cache.h | metrics.h:pagedkv/cache.h | metrics.h:pagedkv/prefix.h) ;;
         *) say "$file: includes $header" ;;
         esac
     done

@@ -7,7 +7,7 @@
 
 #include "model.h"
 
-#include "pagedkv/runtime.h"
+#include "pagedkv/step.h"
 
 /* Creates a cache for the model. Geometry, layers and activation dtype follow from it and need not
  * be set in group and config; everything else is the caller's. */

@@ -6,7 +6,7 @@
 
 #include "request.h"
 
-#include "pagedkv/runtime.h"
+#include "pagedkv/metrics.h"
 
 struct serve_stats {
     int32_t num_steps;

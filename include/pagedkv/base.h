@@ -14,7 +14,7 @@
  *              the declaration says so.
  *   Threads    Separate objects are independent. pkv_cache calls lock inside; a pkv_pool,
  *              pkv_slots, pkv_workspace or pkv_plan is used by one thread at a time. The task calls
- *              of attn.h and runtime.h are the exception, and say so.
+ *              of attn.h and step.h are the exception, and say so.
  *   Silence    The library never aborts, prints, exits, or reads the environment.
  *   Structs    A struct whose first field is `size` is zeroed by the caller and given its own
  *              sizeof there; a zero field means "absent" or "the default". */

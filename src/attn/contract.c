@@ -5,6 +5,8 @@
 #include <float.h>
 #include <math.h>
 
+#include "pagedkv/contract.h"
+
 #include "attn/workspace.h"
 #include "base/error.h"
 

@@ -37,8 +37,11 @@
 #include "alloc/mem.h"
 #include "attn/gqa.h"
 #include "pagedkv/alloc.h"
-#include "pagedkv/runtime.h"
+#include "pagedkv/cache.h"
+#include "pagedkv/metrics.h"
+#include "pagedkv/prefix.h"
 #include "pagedkv/slots.h"
+#include "pagedkv/step.h"
 #include "prefix/prefix_index.h"
 #include "runtime/step.h"
 

@@ -8,7 +8,8 @@
 #define PKV_RUNTIME_CONFIG_H
 
 #include "base/hooks.h"
-#include "pagedkv/runtime.h"
+#include "pagedkv/cache.h"
+#include "pagedkv/pages.h"
 
 /* Sequence indices take 24 bits of a handle. */
 #define CONFIG_MAX_SEQS (1 << 24)

@@ -5,7 +5,7 @@
 #define PKV_RUNTIME_CONSTANTS_H
 
 #include "base/carve.h"
-#include "pagedkv/runtime.h"
+#include "pagedkv/cache.h"
 
 /* Copies the constants of layer i of a checked config into copies[i], their arrays into memory from
  * the carver. copies NULL: counts. Layers before i were copied. Rope planes, the only large ones,

@@ -5,7 +5,7 @@
 #ifndef PKV_RUNTIME_PROMPT_H
 #define PKV_RUNTIME_PROMPT_H
 
-#include "pagedkv/runtime.h"
+#include "pagedkv/cache.h"
 
 /* PKV_INVALID_ARGUMENT names what is wrong. A prompt of no tokens is sound. O(1). */
 enum pkv_status prompt_check(const struct pkv_prompt *prompt);

@@ -19,7 +19,7 @@
 
 #include "base/carve.h"
 #include "pagedkv/attn.h"
-#include "pagedkv/runtime.h"
+#include "pagedkv/step.h"
 
 struct reservation;
 

@@ -15,8 +15,8 @@ static struct pkv_block_info info_of(const pkv_cache *cache, int32_t g, int32_t 
         .group = g, .block = block, .ref_count = pkv_pool_ref_count(group->pool, block)};
     if (cache_has_prefix(cache)) {
         const struct prefix_ref node = prefix_index_node_of(cache->prefix.index, g, block);
-        info.is_findable = prefix_index_is_live(cache->prefix.index, node);
-        if (info.is_findable) {
+        info.is_indexed = prefix_index_is_live(cache->prefix.index, node);
+        if (info.is_indexed) {
             const struct event_keys keys = events_keys(cache, node);
             info.priority = prefix_index_node(cache->prefix.index, node)->priority;
             info.key = keys.key;
@@ -27,7 +27,7 @@ static struct pkv_block_info info_of(const pkv_cache *cache, int32_t g, int32_t 
     if (info.ref_count > 0) {
         info.state = group->blocks[block].num_pins > 0 ? PKV_BLOCK_PINNED : PKV_BLOCK_HELD;
     } else {
-        info.state = info.is_findable ? PKV_BLOCK_CACHED : PKV_BLOCK_FREE;
+        info.state = info.is_indexed ? PKV_BLOCK_CACHED : PKV_BLOCK_FREE;
     }
     return info;
 }

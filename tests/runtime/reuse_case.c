@@ -140,7 +140,7 @@ static bool digest_block(void *context, const struct pkv_block_info *info)
     uint64_t *digest = context;
     const uint64_t words[] = {(uint64_t)info->group,  (uint64_t)info->block,
                               (uint64_t)info->state,  (uint64_t)info->ref_count,
-                              info->is_findable,      (uint64_t)info->priority,
+                              info->is_indexed,       (uint64_t)info->priority,
                               info->key.low,          info->key.high,
                               info->parent_key.low,   info->parent_key.high,
                               info->namespace_key.low};
