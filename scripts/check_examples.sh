@@ -1,10 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# examples/speculative and examples/pagemap. The first compares its own results and says how many
-# drafts were accepted, so most cases are a run of it and what it must say; the second checks its
-# counts at each frame, and its frames must fit a terminal. Bad arguments must be refused by one
-# line on stderr, with nothing on stdout and exit status 1. Models may be absent.
+# All examples but story (check_story.sh). decode and server_loop compare their own answers, at pools
+# from the smallest on. speculative compares its own results and says how many drafts were accepted,
+# so most cases are a run of it and what it must say; pagemap checks its counts at each frame, and
+# its frames must fit a terminal. Bad arguments must be refused by one line on stderr, with nothing
+# on stdout and exit status 1. Models may be absent.
 #
 #   scripts/check_examples.sh [build dir]      PKV_MODELS or PKV_SHARED/models: where the model lies
 
@@ -62,6 +63,19 @@ refused_numbers() {
         refused "$title -1" 'is outside' "$program" "$name" -1
         refused "$title 10^30" 'is outside' "$program" "$name" 1000000000000000000000000000000
     done
+}
+
+# --- decode and server_loop
+
+check_small() {
+    "$build/examples/decode" >"$work/out" 2>&1
+    judge $? 'decode' "$(tail -n 1 "$work/out")"
+    for blocks in 4 5 6 7 8 9 12 16; do
+        "$build/examples/server_loop" "$blocks" >"$work/out" 2>&1
+        judge $? "server_loop, $blocks blocks" \
+            "$(grep -c waits "$work/out") waits, $(grep -c preempted "$work/out") preemptions"
+    done
+    refused 'a pool that is too small for a request' PKV_NEVER_FITS "$build/examples/server_loop" 1
 }
 
 # --- speculative
@@ -197,6 +211,7 @@ check_pagemap() {
     refused 'pagemap, an unknown argument' 'unknown argument what' "$pagemap" what 1
 }
 
+check_small
 check_speculative
 if [ -z "$models" ]; then
     echo 'skipped: speculative decoding of stories260K, no models'
