@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# All examples but story (check_story.sh). decode and server_loop compare their own answers, at pools
-# from the smallest on. speculative compares its own results and says how many drafts were accepted,
-# so most cases are a run of it and what it must say; pagemap checks its counts at each frame, and
-# its frames must fit a terminal. Bad arguments must be refused by one line on stderr, with nothing
-# on stdout and exit status 1. Models may be absent.
+# All examples but story (check_story.sh). decode and server_loop compare their own answers, the
+# second for pools from the smallest on. speculative compares its own results and says how many
+# drafts were accepted, so most cases are a run of it and what it must say; pagemap checks its
+# counts at each frame, and its frames must fit a terminal. Bad arguments must be refused by one
+# line on stderr, with nothing on stdout and exit status 1. Models may be absent.
 #
 #   scripts/check_examples.sh [build dir]      PKV_MODELS or PKV_SHARED/models: where the model lies
 

@@ -70,10 +70,8 @@ report 'suite that is not in tests/suites.h' "$(for suite in $suites; do
     grep -qx "SUITE($suite)" tests/suites.h || echo "$suite"
 done)"
 
-# README shows lines that are compiled.
-shown=$(sed -n '/^```c$/,/^```$/p' README.md | sed '/^```/d')
-SHOWN=$shown awk 'BEGIN { RS = "\001" } { exit index($0, ENVIRON["SHOWN"]) == 0 }' \
-    examples/decode.c || report 'README.md' 'its example is not a part of examples/decode.c'
+# What README and docs show of our files is in them.
+scripts/check_docs.sh --parts || bad=1
 
 [ $bad = 0 ] && echo "style: $(echo "$sources" | wc -w) files hold the gates"
 exit $bad
