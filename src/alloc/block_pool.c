@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: MIT
  *
- * Block ids with reference counts. Free ids form doubly linked queues inside an array of records,
- * oldest first, so taking, giving back and moving are O(1) and need no memory. The records lie
+ * Block ids with reference counts. The free ids of a class form a doubly linked queue inside an
+ * array of records, so taking, releasing and moving are O(1) and need no memory. The records lie
  * apart from the payload: a stray write through a key or value cannot break a queue.
  *
- * block_pool_drop_to is the one place that puts an id on a queue at its change from one to zero,
- * and block_pool_take and block_pool_revive are the two that take it off for the change back. Lists
- * may name an id several times; they are validated whole by counting each id's entries in its
- * record's scratch, which every path leaves at zero again. */
+ * block_pool_drop_to is the one place that puts an id into a queue when its count falls from one to
+ * zero, and block_pool_revive the one that takes it out for the change back. Lists may name an id
+ * several times; they are validated whole by counting each id's entries in its record's scratch,
+ * which every path leaves at zero again. */
 #include "alloc/block_pool.h"
 
 #include "base/error.h"
+#include "base/report.h"
 
-static void enqueue(pkv_pool *pool, int32_t id, int32_t number)
+static void enqueue(pkv_pool *pool, int32_t id, int32_t class)
 {
-    struct block_queue *queue = &pool->queues[number];
-    struct block_record *record = &pool->records[id];
+    struct block_pool_queue *queue = &pool->queues[class];
+    struct block_pool_record *record = &pool->records[id];
     record->prev = queue->tail;
     record->next = BLOCK_POOL_NONE;
-    record->queue = number;
+    record->class = class;
     if (queue->tail == BLOCK_POOL_NONE) {
         queue->head = id;
     } else {
@@ -32,8 +33,8 @@ static void enqueue(pkv_pool *pool, int32_t id, int32_t number)
 /* From wherever in its queue it is. */
 static void unqueue(pkv_pool *pool, int32_t id)
 {
-    struct block_record *record = &pool->records[id];
-    struct block_queue *queue = &pool->queues[record->queue];
+    struct block_pool_record *record = &pool->records[id];
+    struct block_pool_queue *queue = &pool->queues[record->class];
     if (record->prev == BLOCK_POOL_NONE) {
         queue->head = record->next;
     } else {
@@ -46,15 +47,15 @@ static void unqueue(pkv_pool *pool, int32_t id)
     }
     record->prev = BLOCK_POOL_NONE;
     record->next = BLOCK_POOL_NONE;
-    record->queue = BLOCK_POOL_NONE;
+    record->class = BLOCK_POOL_NONE;
     queue->length--;
     pool->num_free--;
 }
 
 int32_t block_pool_take(pkv_pool *pool)
 {
-    for (int32_t number = 0; number < BLOCK_POOL_QUEUES; number++) {
-        const int32_t id = pool->queues[number].head;
+    for (int32_t class = 0; class < BLOCK_POOL_NUM_CLASSES; class ++) {
+        const int32_t id = pool->queues[class].head;
         if (id != BLOCK_POOL_NONE) {
             block_pool_revive(pool, id);
             return id;
@@ -85,43 +86,48 @@ void block_pool_hold(pkv_pool *pool, int32_t id)
     }
 }
 
-bool block_pool_drop_to(pkv_pool *pool, int32_t id, int32_t queue)
+static bool is_class(int32_t class)
 {
-    pkv_assert(pool->records[id].ref_count > 0 && queue >= 0 && queue < BLOCK_POOL_QUEUES);
+    return class >= 0 && class < BLOCK_POOL_NUM_CLASSES;
+}
+
+bool block_pool_drop_to(pkv_pool *pool, int32_t id, int32_t class)
+{
+    pkv_assert(pool->records[id].ref_count > 0 && is_class(class));
     pool->records[id].ref_count--;
     if (pool->records[id].ref_count > 0) {
         return false;
     }
-    enqueue(pool, id, queue);
+    enqueue(pool, id, class);
     return true;
 }
 
 bool block_pool_drop(pkv_pool *pool, int32_t id)
 {
-    return block_pool_drop_to(pool, id, BLOCK_POOL_PLAIN);
+    return block_pool_drop_to(pool, id, 0);
 }
 
-void block_pool_requeue(pkv_pool *pool, int32_t id, int32_t queue)
+void block_pool_move(pkv_pool *pool, int32_t id, int32_t class)
 {
-    pkv_assert(pool->records[id].ref_count == 0 && queue >= 0 && queue < BLOCK_POOL_QUEUES);
+    pkv_assert(pool->records[id].ref_count == 0 && is_class(class));
     unqueue(pool, id);
-    enqueue(pool, id, queue);
+    enqueue(pool, id, class);
 }
 
-int32_t block_pool_free_queue(const pkv_pool *pool, int32_t id)
+int32_t block_pool_class(const pkv_pool *pool, int32_t id)
 {
-    return pool->records[id].queue;
+    return pool->records[id].class;
 }
 
-int32_t block_pool_queue_length(const pkv_pool *pool, int32_t queue)
+int32_t block_pool_num_free(const pkv_pool *pool, int32_t class)
 {
-    return pool->queues[queue].length;
+    return pool->queues[class].length;
 }
 
 size_t block_pool_bytes(int32_t num_blocks)
 {
     return hooks_array_bytes(1, sizeof(pkv_pool)) +
-           hooks_array_bytes((size_t)num_blocks, sizeof(struct block_record));
+           hooks_array_bytes((size_t)num_blocks, sizeof(struct block_pool_record));
 }
 
 enum pkv_status pkv_pool_create(int32_t num_blocks, const struct pkv_hooks *hooks, pkv_pool **pool)
@@ -143,9 +149,9 @@ enum pkv_status pkv_pool_create(int32_t num_blocks, const struct pkv_hooks *hook
     }
     made->hooks = memory;
     made->num_blocks = num_blocks;
-    for (int32_t number = 0; number < BLOCK_POOL_QUEUES; number++) {
-        made->queues[number].head = BLOCK_POOL_NONE;
-        made->queues[number].tail = BLOCK_POOL_NONE;
+    for (int32_t class = 0; class < BLOCK_POOL_NUM_CLASSES; class ++) {
+        made->queues[class].head = BLOCK_POOL_NONE;
+        made->queues[class].tail = BLOCK_POOL_NONE;
     }
     made->records = hooks_alloc_array(&memory, (size_t)num_blocks, sizeof made->records[0]);
     if (made->records == NULL) {
@@ -153,7 +159,7 @@ enum pkv_status pkv_pool_create(int32_t num_blocks, const struct pkv_hooks *hook
         return refuse(PKV_NO_MEMORY, "no memory for a pool of %d blocks", num_blocks);
     }
     for (int32_t id = 0; id < num_blocks; id++) {
-        enqueue(made, id, BLOCK_POOL_PLAIN);
+        enqueue(made, id, 0);
     }
     *pool = made;
     return PKV_OK;
@@ -208,7 +214,7 @@ static bool is_block(const pkv_pool *pool, int32_t id)
     return id >= 0 && id < pool->num_blocks;
 }
 
-/* Entry i of the list, which is not -1 and stands in it so many times up to here. */
+/* Entry i of the list, which is not -1; the list has named its id so many times up to here. */
 static enum pkv_status check_entry(const pkv_pool *pool, const int32_t *ids, int32_t i,
                                    int32_t times, bool is_release)
 {
@@ -231,8 +237,8 @@ static enum pkv_status check_entry(const pkv_pool *pool, const int32_t *ids, int
     return PKV_OK;
 }
 
-/* Validates the whole list. How often an id stands in it is counted in the records' scratch, which
- * is left at zero; a list of one need not be counted. */
+/* Validates the whole list, counting in scratch how often it names each id. A list of one need not
+ * be counted. */
 static enum pkv_status check_entries(pkv_pool *pool, const int32_t *ids, int32_t count,
                                      bool is_release)
 {
@@ -295,45 +301,44 @@ int32_t pkv_pool_ref_count(const pkv_pool *pool, int32_t id)
     return pool->records[id].ref_count;
 }
 
-/* 1, and a line in the log, when an invariant does not hold. */
-static int32_t expect(const pkv_pool *pool, bool holds, const char *what, int32_t id)
-{
-    if (!holds) {
-        hooks_log(&pool->hooks, PKV_LOG_ERROR, "block pool: %s (block %d)", what, id);
-    }
-    return holds ? 0 : 1;
-}
-
-/* Follows a queue. Each record met must point back to the one before and name this queue, so none
+/* Follows a queue. Each record met must point back to the one before and name this class, so none
  * is met twice: the walk ends even when a broken link closes a ring. */
-static int32_t check_queue(const pkv_pool *pool, int32_t number)
+static void check_queue(struct report *report, const pkv_pool *pool, int32_t class)
 {
-    const struct block_queue *queue = &pool->queues[number];
+    const struct block_pool_queue *queue = &pool->queues[class];
     int32_t before = BLOCK_POOL_NONE;
     int32_t length = 0;
     for (int32_t id = queue->head; id != BLOCK_POOL_NONE; id = pool->records[id].next) {
-        if (id < 0 || id >= pool->num_blocks || pool->records[id].prev != before) {
-            return expect(pool, false, "a free queue has a broken link", id);
-        }
-        if (pool->records[id].queue != number) {
-            return expect(pool, false, "an id waits on a queue that it does not name", id);
+        const bool is_linked = is_block(pool, id) && pool->records[id].prev == before;
+        if (!report_expect(report, is_linked, "class %d: a broken link (block %d)", class, id) ||
+            !report_expect(report, pool->records[id].class == class,
+                           "class %d: its queue has an id of another class (block %d)", class,
+                           id)) {
+            return;
         }
         before = id;
         length++;
     }
-    return expect(pool, before == queue->tail, "a free queue ends before its tail", queue->tail) +
-           expect(pool, length == queue->length, "a free queue is not as long as its count",
-                  length);
+    report_expect(report, before == queue->tail, "class %d: its queue ends before its tail", class);
+    report_expect(report, length == queue->length, "class %d: %d ids are queued, counted are %d",
+                  class, length, queue->length);
 }
 
-/* Is it linked where it says? Together with the walks: is it on exactly one queue? */
+/* Is it linked where it says? Together with the walks: is it in exactly one queue? */
 static bool is_queued(const pkv_pool *pool, int32_t id)
 {
-    const struct block_record *record = &pool->records[id];
-    if (record->queue < 0 || record->queue >= BLOCK_POOL_QUEUES) {
-        return false;
-    }
-    return id == pool->queues[record->queue].head || record->prev != BLOCK_POOL_NONE;
+    const struct block_pool_record *record = &pool->records[id];
+    return is_class(record->class) &&
+           (id == pool->queues[record->class].head || record->prev != BLOCK_POOL_NONE);
+}
+
+static void check_record(struct report *report, const pkv_pool *pool, int32_t id)
+{
+    const struct block_pool_record *record = &pool->records[id];
+    report_expect(report, record->ref_count >= 0, "a reference count is negative (block %d)", id);
+    report_expect(report, is_queued(pool, id) == (record->ref_count == 0),
+                  "an id is free and not queued, or held and queued (block %d)", id);
+    report_expect(report, record->scratch == 0, "a scratch count is not zero (block %d)", id);
 }
 
 int32_t pkv_pool_check(const pkv_pool *pool)
@@ -342,22 +347,20 @@ int32_t pkv_pool_check(const pkv_pool *pool)
         (void)refuse(PKV_INVALID_ARGUMENT, "pool is NULL");
         return 1;
     }
-    int32_t faults = 0;
+    struct report report = {&pool->hooks, "block pool", 0};
     int32_t queued = 0;
     int32_t unheld = 0;
-    for (int32_t number = 0; number < BLOCK_POOL_QUEUES; number++) {
-        faults += check_queue(pool, number);
-        queued += pool->queues[number].length;
+    for (int32_t class = 0; class < BLOCK_POOL_NUM_CLASSES; class ++) {
+        check_queue(&report, pool, class);
+        queued += pool->queues[class].length;
     }
     for (int32_t id = 0; id < pool->num_blocks; id++) {
-        const struct block_record *record = &pool->records[id];
-        faults += expect(pool, record->ref_count >= 0, "a reference count is negative", id);
-        faults += expect(pool, is_queued(pool, id) == (record->ref_count == 0),
-                         "an id is free and not queued, or held and queued", id);
-        faults += expect(pool, record->scratch == 0, "a scratch count was left behind", id);
-        unheld += record->ref_count == 0;
+        check_record(&report, pool, id);
+        unheld += pool->records[id].ref_count == 0;
     }
-    return faults +
-           expect(pool, queued == pool->num_free, "the queues do not add up to num_free", queued) +
-           expect(pool, unheld == pool->num_free, "free + held is not num_blocks", unheld);
+    report_expect(&report, queued == pool->num_free, "%d ids are queued, but num_free is %d",
+                  queued, pool->num_free);
+    report_expect(&report, unheld == pool->num_free, "%d ids have no reference, but num_free is %d",
+                  unheld, pool->num_free);
+    return report.num_broken;
 }

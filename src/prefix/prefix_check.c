@@ -136,10 +136,10 @@ static int32_t check_children(struct prefix_index *index)
 
 static int32_t check_block(const struct prefix_index *index, int32_t group, int32_t block)
 {
-    const int32_t queue = block_pool_free_queue(index->pools[group], block);
+    const int32_t queue = block_pool_class(index->pools[group], block);
     const int32_t at = index->block_nodes[group][block] - 1;
     if (at == PREFIX_NONE) {
-        return expect(index, queue <= BLOCK_POOL_PLAIN,
+        return expect(index, queue <= PREFIX_CLASS_UNINDEXED,
                       "a free block without a node is on a queue of cached ones", block);
     }
     if (at < 0 || at >= index->num_touched || !index->nodes[at].is_used ||
@@ -147,8 +147,8 @@ static int32_t check_block(const struct prefix_index *index, int32_t group, int3
         return expect(index, false, "a block names a node that has it not", block);
     }
     return expect(index,
-                  queue == BLOCK_POOL_NONE || queue == BLOCK_POOL_OUT_OF_WINDOW ||
-                      queue == BLOCK_POOL_CLASS + index->nodes[at].priority,
+                  queue == BLOCK_POOL_NONE || queue == PREFIX_CLASS_OUT_OF_WINDOW ||
+                      queue == PREFIX_CLASS_PRIORITY + index->nodes[at].priority,
                   "a cached block is not on the queue of its class", block);
 }
 

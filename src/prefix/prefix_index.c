@@ -408,10 +408,10 @@ static void part(struct prefix_index *index, int32_t group, int32_t block)
 /* True when the block, which has a node, was free. */
 static bool part_and_requeue(struct prefix_index *index, int32_t group, int32_t block)
 {
-    const bool is_free = block_pool_free_queue(index->pools[group], block) != BLOCK_POOL_NONE;
+    const bool is_free = block_pool_class(index->pools[group], block) != BLOCK_POOL_NONE;
     part(index, group, block);
     if (is_free) {
-        block_pool_requeue(index->pools[group], block, BLOCK_POOL_PLAIN);
+        block_pool_move(index->pools[group], block, PREFIX_CLASS_UNINDEXED);
     }
     return is_free;
 }
@@ -456,7 +456,7 @@ static void retire(struct prefix_index *index, struct prefix_key key)
 /* The queue on which the node's free blocks wait, unless they are out of a window. */
 static int32_t class_queue(const struct prefix_node *node)
 {
-    return BLOCK_POOL_CLASS + node->priority;
+    return PREFIX_CLASS_PRIORITY + node->priority;
 }
 
 static void requeue_blocks(struct prefix_index *index, int32_t node)
@@ -465,8 +465,8 @@ static void requeue_blocks(struct prefix_index *index, int32_t node)
     for (int32_t group = 0; group < index->config.num_groups; group++) {
         const int32_t block = blocks[group];
         if (block != PREFIX_NONE &&
-            block_pool_free_queue(index->pools[group], block) >= BLOCK_POOL_CLASS) {
-            block_pool_requeue(index->pools[group], block, class_queue(&index->nodes[node]));
+            block_pool_class(index->pools[group], block) >= PREFIX_CLASS_PRIORITY) {
+            block_pool_move(index->pools[group], block, class_queue(&index->nodes[node]));
         }
     }
 }
@@ -530,7 +530,7 @@ int32_t prefix_index_attach(struct prefix_index *index, struct prefix_ref ref, i
         return *mine;
     }
     pkv_assert(index->block_nodes[group][block] == 0);
-    pkv_assert(block_pool_free_queue(index->pools[group], block) == BLOCK_POOL_NONE);
+    pkv_assert(block_pool_class(index->pools[group], block) == BLOCK_POOL_NONE);
     *mine = block;
     index->block_nodes[group][block] = ref.index + 1;
     prefix_names_count(index, node->namespace_id, 1);
@@ -558,9 +558,9 @@ bool prefix_index_drop(struct prefix_index *index, int32_t group, int32_t block,
                        bool is_out_of_window)
 {
     const int32_t node = index->block_nodes[group][block] - 1;
-    int32_t queue = BLOCK_POOL_PLAIN;
+    int32_t queue = PREFIX_CLASS_UNINDEXED;
     if (node != PREFIX_NONE) {
-        queue = is_out_of_window ? BLOCK_POOL_OUT_OF_WINDOW : class_queue(&index->nodes[node]);
+        queue = is_out_of_window ? PREFIX_CLASS_OUT_OF_WINDOW : class_queue(&index->nodes[node]);
     }
     return block_pool_drop_to(index->pools[group], block, queue);
 }

@@ -16,13 +16,14 @@
  * first is indexed and the second is not, and counted.
  *
  * The index works on the pools of the groups: a block whose reference count is zero and that has a
- * node is free and cached at once. It waits in the pool's queue of its node's class, and is found
- * until somebody takes it. Invariants, which prefix_index_check counts the breaches of:
+ * node is free and cached at once. It is in the pool's class of its node's priority, and is found
+ * until it is taken. Invariants, which prefix_index_check counts the breaches of:
  *
  *   node has block b in group g      <=>  node_of(g, b) = node
- *   class of a parent                 >=  class of each child
- *   a free block without a node          is on queue 0
- *   a free block with a node             is on queue 1 or on queue 2 + class
+ *   priority of a parent              >=  priority of each child
+ *   a free block without a node          is in PREFIX_CLASS_UNINDEXED
+ *   a free block with a node             is in PREFIX_CLASS_OUT_OF_WINDOW, or in
+ *                                        PREFIX_CLASS_PRIORITY + its priority
  *   num_used + num_free_nodes         =  num_nodes
  *
  * Differences from a plain table of namespaces, and why: fields are interned one by one, and a
@@ -40,6 +41,15 @@
 #include "base/hooks.h"
 
 #define PREFIX_NONE (-1)
+
+/* Classes of free blocks in the groups' pools (alloc/block_pool.h): the lowest is taken first. */
+enum {
+    PREFIX_CLASS_UNINDEXED = 0,     /* blocks without a node */
+    PREFIX_CLASS_OUT_OF_WINDOW = 1, /* with one, and out of the window of the last holder */
+    PREFIX_CLASS_PRIORITY = 2       /* + the node's priority */
+};
+_Static_assert(PREFIX_CLASS_PRIORITY + PKV_NUM_PRIORITIES == BLOCK_POOL_NUM_CLASSES,
+               "a pool has as many classes as the index uses");
 
 struct prefix_index;
 
@@ -302,6 +312,12 @@ void prefix_index_raise(struct prefix_index *index, struct prefix_ref node, int3
 
 /* --- blocks come and go -------------------------------------------------------------------------
  */
+
+/* Blocks of a pool that are free and have a node. */
+static inline int32_t prefix_num_cached(const pkv_pool *pool)
+{
+    return pkv_pool_num_free(pool) - block_pool_num_free(pool, PREFIX_CLASS_UNINDEXED);
+}
 
 /* A block of the group's pool with a count of one, the next in the order of eviction, taken from
  * its node if it had one; PREFIX_NONE when none is free. */

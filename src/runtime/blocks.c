@@ -139,7 +139,7 @@ int32_t blocks_num_free(const struct group *group)
 
 int32_t blocks_num_cached(const struct group *group)
 {
-    return pkv_pool_num_free(group->pool) - block_pool_queue_length(group->pool, BLOCK_POOL_PLAIN);
+    return prefix_num_cached(group->pool);
 }
 
 bool blocks_claim(const pkv_cache *cache, struct group *group, int32_t block, int32_t seq,

@@ -85,7 +85,7 @@ static void claim_slot(struct group *group, int32_t index)
     struct seq_table *table = &group->seq_tables[index];
     enum pkv_status status = pkv_slots_claim(group->slots, &table->slot);
     if (status == PKV_OK) {
-        status = pkv_slots_row(group->slots, table->slot, &table->row);
+        status = pkv_slots_id(group->slots, table->slot, &table->row);
     }
     pkv_assert(status == PKV_OK);
     (void)status;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Slots of a continuous cache. A claim carries its slot and generation; nothing is looked up by it
- * before both were compared, and an id is compared as unsigned, so no arithmetic meets a negative
+ * Slots of a continuous cache. A claim carries a slot id and a generation, and both are compared
+ * before anything is looked up; ids are compared as unsigned, so no arithmetic meets a negative
  * one. A fill stamps each slot with its epoch, which finds a slot named twice without memory; when
- * the epoch wraps the stamps are wiped. All O(1) or O(count). */
+ * the epoch wraps, the stamps are cleared. All O(1) or O(count). */
 #include "slots/slot_map.h"
 
 #include "alloc/block_pool.h"
 #include "base/error.h"
+#include "base/report.h"
 
 #define GENERATION_SHIFT 32
 
@@ -30,7 +31,7 @@ static bool is_good(const pkv_slots *slots, pkv_slot claim)
 }
 
 /* The claim's record, or NULL with *status set. */
-static struct slot_record *find(const pkv_slots *slots, pkv_slot claim, enum pkv_status *status)
+static struct slot_map_record *find(const pkv_slots *slots, pkv_slot claim, enum pkv_status *status)
 {
     if (slots == NULL) {
         *status = refuse(PKV_INVALID_ARGUMENT, "slots is NULL");
@@ -48,7 +49,7 @@ static struct slot_record *find(const pkv_slots *slots, pkv_slot claim, enum pkv
 size_t slot_map_bytes(int32_t max_seqs)
 {
     return hooks_array_bytes(1, sizeof(pkv_slots)) +
-           hooks_array_bytes((size_t)max_seqs, sizeof(struct slot_record)) +
+           hooks_array_bytes((size_t)max_seqs, sizeof(struct slot_map_record)) +
            block_pool_bytes(max_seqs);
 }
 
@@ -127,7 +128,7 @@ enum pkv_status pkv_slots_claim(pkv_slots *slots, pkv_slot *slot)
 enum pkv_status pkv_slots_release(pkv_slots *slots, pkv_slot slot)
 {
     enum pkv_status status;
-    struct slot_record *record = find(slots, slot, &status);
+    struct slot_map_record *record = find(slots, slot, &status);
     if (record == NULL) {
         return status;
     }
@@ -137,14 +138,14 @@ enum pkv_status pkv_slots_release(pkv_slots *slots, pkv_slot slot)
     return PKV_OK;
 }
 
-enum pkv_status pkv_slots_row(const pkv_slots *slots, pkv_slot slot, int32_t *row)
+enum pkv_status pkv_slots_id(const pkv_slots *slots, pkv_slot slot, int32_t *slot_id)
 {
     enum pkv_status status;
-    if (row == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "row is NULL");
+    if (slot_id == NULL) {
+        return refuse(PKV_INVALID_ARGUMENT, "slot_id is NULL");
     }
     if (find(slots, slot, &status) != NULL) {
-        *row = (int32_t)slot_of(slot);
+        *slot_id = (int32_t)slot_of(slot);
     }
     return status;
 }
@@ -155,7 +156,7 @@ enum pkv_status pkv_slots_length(const pkv_slots *slots, pkv_slot slot, int32_t 
     if (length == NULL) {
         return refuse(PKV_INVALID_ARGUMENT, "length is NULL");
     }
-    const struct slot_record *record = find(slots, slot, &status);
+    const struct slot_map_record *record = find(slots, slot, &status);
     if (record != NULL) {
         *length = record->length;
     }
@@ -165,7 +166,7 @@ enum pkv_status pkv_slots_length(const pkv_slots *slots, pkv_slot slot, int32_t 
 enum pkv_status pkv_slots_set_length(pkv_slots *slots, pkv_slot slot, int32_t length)
 {
     enum pkv_status status;
-    struct slot_record *record = find(slots, slot, &status);
+    struct slot_map_record *record = find(slots, slot, &status);
     if (record == NULL) {
         return status;
     }
@@ -199,10 +200,11 @@ static enum pkv_status check_claim(pkv_slots *slots, const pkv_slot *claims, con
         return refuse(PKV_STALE_HANDLE, "claims[%d] = %#llx, released or never claimed here", i,
                       (unsigned long long)claims[i].id);
     }
-    struct slot_record *record = &slots->records[slot_of(claims[i])];
+    struct slot_map_record *record = &slots->records[slot_of(claims[i])];
     if (record->stamp == slots->epoch) {
-        return refuse(PKV_INVALID_ARGUMENT, "claims[%d] names slot %u, which stands there already",
-                      i, (unsigned)slot_of(claims[i]));
+        return refuse(PKV_INVALID_ARGUMENT,
+                      "claims[%d] names slot %u, which the list names already", i,
+                      (unsigned)slot_of(claims[i]));
     }
     record->stamp = slots->epoch;
     const int32_t q_len = q_len_of(q_lens, i);
@@ -261,13 +263,17 @@ int32_t pkv_slots_num_free(const pkv_slots *slots)
     return slots == NULL ? 0 : pkv_pool_num_free(slots->pool);
 }
 
-/* 1, and a line in the log, when an invariant does not hold. */
-static int32_t expect(const pkv_slots *slots, bool holds, const char *what, int32_t slot)
+static void check_slot(struct report *report, const pkv_slots *slots, int32_t i)
 {
-    if (!holds) {
-        hooks_log(&slots->hooks, PKV_LOG_ERROR, "slot map: %s (slot %d)", what, slot);
-    }
-    return holds ? 0 : 1;
+    const struct slot_map_record *record = &slots->records[i];
+    const int32_t owners = pkv_pool_ref_count(slots->pool, i);
+    report_expect(report, owners <= 1, "%d owners (slot %d)", owners, i);
+    report_expect(report, owners > 0 || record->length == 0, "free, but with a length (slot %d)",
+                  i);
+    report_expect(report, record->length >= 0 && record->length <= slots->max_seq,
+                  "length %d, outside [0, %d] (slot %d)", record->length, slots->max_seq, i);
+    report_expect(report, record->generation != 0, "generation 0 (slot %d)", i);
+    report_expect(report, record->stamp <= slots->epoch, "a stamp of a later fill (slot %d)", i);
 }
 
 int32_t pkv_slots_check(const pkv_slots *slots)
@@ -276,16 +282,9 @@ int32_t pkv_slots_check(const pkv_slots *slots)
         (void)refuse(PKV_INVALID_ARGUMENT, "slots is NULL");
         return 1;
     }
-    int32_t faults = pkv_pool_check(slots->pool);
+    struct report report = {&slots->hooks, "slot map", pkv_pool_check(slots->pool)};
     for (int32_t i = 0; i < slots->max_seqs; i++) {
-        const struct slot_record *record = &slots->records[i];
-        const int32_t owners = pkv_pool_ref_count(slots->pool, i);
-        faults += expect(slots, owners <= 1, "a slot has several owners", i);
-        faults += expect(slots, owners > 0 || record->length == 0, "a free slot has a length", i);
-        faults += expect(slots, record->length >= 0 && record->length <= slots->max_seq,
-                         "a length is outside its row", i);
-        faults += expect(slots, record->generation != 0, "a generation is 0", i);
-        faults += expect(slots, record->stamp <= slots->epoch, "a stamp is of the future", i);
+        check_slot(&report, slots, i);
     }
-    return faults;
+    return report.num_broken;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * slot_map.h: the map behind pagedkv/slots.h. Which slots are free is a block pool's matter, a
- * slot being an id that is held once; the map adds to each id what makes it a row of somebody.
+ * slot_map.h: the map behind pagedkv/slots.h. A block pool knows which slots are free: a claimed
+ * slot is an id that is held once. The map adds each slot's length and generation.
  *
- *   length = 0 in a free slot,   0 <= length <= max_seq
- *   a claim is good exactly when its slot is held and carries its generation, which is never 0 and
+ *   0 <= length <= max_seq,   length = 0 in a free slot
+ *   a claim is good exactly when its slot is held and has its generation, which is never 0 and
  *   advances at release */
 #ifndef PKV_SLOTS_SLOT_MAP_H
 #define PKV_SLOTS_SLOT_MAP_H
@@ -13,7 +13,7 @@
 #include "pagedkv/alloc.h"
 #include "pagedkv/slots.h"
 
-struct slot_record {
+struct slot_map_record {
     uint32_t generation;
     uint32_t stamp; /* the last fill that named this slot */
     int32_t length;
@@ -23,7 +23,7 @@ struct slot_record {
 struct pkv_slots {
     struct pkv_hooks hooks;
     pkv_pool *pool;
-    struct slot_record *records; /* [max_seqs] */
+    struct slot_map_record *records; /* [max_seqs] */
     int32_t max_seqs;
     int32_t max_seq;
     uint32_t epoch; /* of the last fill; 0 before the first */

@@ -12,8 +12,8 @@
 
 /* All that a pool knows, for comparing before and after. */
 struct pool_state {
-    struct block_record records[64];
-    struct block_queue queues[BLOCK_POOL_QUEUES];
+    struct block_pool_record records[64];
+    struct block_pool_queue queues[BLOCK_POOL_NUM_CLASSES];
     int32_t num_free;
 };
 
@@ -258,34 +258,34 @@ static void drop_says_when_an_id_became_free(void)
     destroy_sound(pool);
 }
 
-/* Six ids, one on each queue, the last queue's first. */
-static pkv_pool *pool_with_an_id_on_each_queue(void)
+/* An id in each class, id 0 in the last one. */
+static pkv_pool *pool_with_an_id_in_each_class(void)
 {
-    pkv_pool *pool = pool_of(BLOCK_POOL_QUEUES);
-    for (int32_t id = 0; id < BLOCK_POOL_QUEUES; id++) {
+    pkv_pool *pool = pool_of(BLOCK_POOL_NUM_CLASSES);
+    for (int32_t id = 0; id < BLOCK_POOL_NUM_CLASSES; id++) {
         CU_ASSERT_EQUAL(block_pool_take(pool), id);
     }
-    for (int32_t id = 0; id < BLOCK_POOL_QUEUES; id++) {
-        CU_ASSERT_EQUAL(block_pool_free_queue(pool, id), BLOCK_POOL_NONE);
-        CU_ASSERT_TRUE(block_pool_drop_to(pool, id, BLOCK_POOL_QUEUES - 1 - id));
+    for (int32_t id = 0; id < BLOCK_POOL_NUM_CLASSES; id++) {
+        CU_ASSERT_EQUAL(block_pool_class(pool, id), BLOCK_POOL_NONE);
+        CU_ASSERT_TRUE(block_pool_drop_to(pool, id, BLOCK_POOL_NUM_CLASSES - 1 - id));
     }
     return pool;
 }
 
-static void take_empties_the_lowest_queue_first(void)
+static void take_empties_the_lowest_class_first(void)
 {
-    pkv_pool *pool = pool_with_an_id_on_each_queue();
-    for (int32_t id = 0; id < BLOCK_POOL_QUEUES; id++) {
-        CU_ASSERT_EQUAL(block_pool_free_queue(pool, id), BLOCK_POOL_QUEUES - 1 - id);
-        CU_ASSERT_EQUAL(block_pool_queue_length(pool, id), 1);
+    pkv_pool *pool = pool_with_an_id_in_each_class();
+    for (int32_t id = 0; id < BLOCK_POOL_NUM_CLASSES; id++) {
+        CU_ASSERT_EQUAL(block_pool_class(pool, id), BLOCK_POOL_NUM_CLASSES - 1 - id);
+        CU_ASSERT_EQUAL(block_pool_num_free(pool, id), 1);
     }
     CU_ASSERT_EQUAL(pkv_pool_check(pool), 0);
-    CU_ASSERT_EQUAL(pkv_pool_num_free(pool), BLOCK_POOL_QUEUES);
+    CU_ASSERT_EQUAL(pkv_pool_num_free(pool), BLOCK_POOL_NUM_CLASSES);
     int32_t ids[2];
     ASSERT_STATUS(PKV_OK, pkv_pool_alloc(pool, 2, ids));
     CU_ASSERT(ids[0] == 5 && ids[1] == 4);
-    ASSERT_STATUS(PKV_OK, pkv_pool_release(pool, ids, 1)); /* public: to queue 0 */
-    CU_ASSERT_EQUAL(block_pool_free_queue(pool, 5), BLOCK_POOL_PLAIN);
+    ASSERT_STATUS(PKV_OK, pkv_pool_release(pool, ids, 1)); /* the public call: class 0 */
+    CU_ASSERT_EQUAL(block_pool_class(pool, 5), 0);
     CU_ASSERT_EQUAL(block_pool_take(pool), 5);
     for (int32_t id = 3; id >= 0; id--) {
         CU_ASSERT_EQUAL(block_pool_take(pool), id);
@@ -301,7 +301,7 @@ static void revive_takes_an_id_from_anywhere_in_its_queue(void)
         pkv_pool *pool = pool_of(3);
         block_pool_revive(pool, chosen);
         CU_ASSERT_EQUAL(pkv_pool_ref_count(pool, chosen), 1);
-        CU_ASSERT_EQUAL(block_pool_free_queue(pool, chosen), BLOCK_POOL_NONE);
+        CU_ASSERT_EQUAL(block_pool_class(pool, chosen), BLOCK_POOL_NONE);
         CU_ASSERT_EQUAL(pkv_pool_check(pool), 0);
         CU_ASSERT_EQUAL(block_pool_take(pool), rest[chosen][0]);
         CU_ASSERT_EQUAL(block_pool_take(pool), rest[chosen][1]);
@@ -319,17 +319,17 @@ static void hold_revives_a_free_id_and_retains_a_held_one(void)
     CU_ASSERT_EQUAL(pkv_pool_num_free(pool), 1);
     CU_ASSERT_FALSE(block_pool_drop_to(pool, 1, 3));
     CU_ASSERT_TRUE(block_pool_drop_to(pool, 1, 3));
-    CU_ASSERT_EQUAL(block_pool_free_queue(pool, 1), 3);
+    CU_ASSERT_EQUAL(block_pool_class(pool, 1), 3);
     destroy_sound(pool);
 }
 
-static void requeue_moves_a_free_id_to_the_end(void)
+static void move_makes_a_free_id_the_last_of_a_class(void)
 {
     pkv_pool *pool = pool_of(3);
-    block_pool_requeue(pool, 0, BLOCK_POOL_PLAIN); /* its own queue */
-    block_pool_requeue(pool, 1, BLOCK_POOL_OUT_OF_WINDOW);
-    CU_ASSERT_EQUAL(block_pool_queue_length(pool, BLOCK_POOL_PLAIN), 2);
-    CU_ASSERT_EQUAL(block_pool_queue_length(pool, BLOCK_POOL_OUT_OF_WINDOW), 1);
+    block_pool_move(pool, 0, 0); /* its own class */
+    block_pool_move(pool, 1, 1);
+    CU_ASSERT_EQUAL(block_pool_num_free(pool, 0), 2);
+    CU_ASSERT_EQUAL(block_pool_num_free(pool, 1), 1);
     CU_ASSERT_EQUAL(pkv_pool_check(pool), 0);
     CU_ASSERT_EQUAL(block_pool_take(pool), 2);
     CU_ASSERT_EQUAL(block_pool_take(pool), 0);
@@ -340,8 +340,8 @@ static void requeue_moves_a_free_id_to_the_end(void)
 /* One way to break a pool of 4 with ids 0 and 1 held; 2 and 3 are queued. */
 static void break_pool(pkv_pool *pool, int how)
 {
-    struct block_record *records = pool->records;
-    struct block_queue *queue = &pool->queues[0];
+    struct block_pool_record *records = pool->records;
+    struct block_pool_queue *queue = &pool->queues[0];
     switch (how) {
     case 0: queue->head = 4; break;
     case 1: queue->head = -2; break;
@@ -355,10 +355,10 @@ static void break_pool(pkv_pool *pool, int how)
     case 9: records[2].ref_count = 1; break;
     case 10: records[1].scratch = 1; break;
     case 11: queue->length = 1; break;
-    case 12: records[2].queue = 1; break;
-    case 13: records[3].queue = BLOCK_POOL_QUEUES; break;
+    case 12: records[2].class = 1; break;
+    case 13: records[3].class = BLOCK_POOL_NUM_CLASSES; break;
     case 14: pool->queues[1] = *queue; break;
-    case 15: records[0].queue = 0, records[0].prev = 3; break;
+    case 15: records[0].class = 0, records[0].prev = 3; break;
     default: queue->head = 1; break;
     }
 }
@@ -496,33 +496,33 @@ static void a_million_random_operations_agree_with_a_naive_model(void)
     pkv_pool_destroy(pool);
 }
 
-/* The naive model of the queues: for each id its count, queue, and the time it was put there. */
-struct queue_model {
+/* The naive model of the classes: for each id its count, class, and since when it is in it. */
+struct class_model {
     int32_t counts[MODEL_BLOCKS];
-    int32_t queues[MODEL_BLOCKS];
+    int32_t classes[MODEL_BLOCKS];
     int64_t times[MODEL_BLOCKS];
 };
 
-static int32_t model_next(const struct queue_model *model)
+static int32_t model_next(const struct class_model *model)
 {
     int32_t best = BLOCK_POOL_NONE;
     for (int32_t id = 0; id < MODEL_BLOCKS; id++) {
         if (model->counts[id] > 0) {
             continue;
         }
-        if (best < 0 || model->queues[id] < model->queues[best] ||
-            (model->queues[id] == model->queues[best] && model->times[id] < model->times[best])) {
+        if (best < 0 || model->classes[id] < model->classes[best] ||
+            (model->classes[id] == model->classes[best] && model->times[id] < model->times[best])) {
             best = id;
         }
     }
     return best;
 }
 
-static void queue_operation(struct queue_model *model, pkv_pool *pool, struct test_random *random,
+static void class_operation(struct class_model *model, pkv_pool *pool, struct test_random *random,
                             int64_t now)
 {
     const int32_t id = random_between(random, 0, MODEL_BLOCKS - 1);
-    const int32_t queue = random_between(random, 0, BLOCK_POOL_QUEUES - 1);
+    const int32_t class = random_between(random, 0, BLOCK_POOL_NUM_CLASSES - 1);
     const int32_t kind = random_between(random, 0, 4);
     if (kind == 0) {
         const int32_t next = model_next(model);
@@ -535,32 +535,32 @@ static void queue_operation(struct queue_model *model, pkv_pool *pool, struct te
         model->counts[id]++;
     } else if (model->counts[id] > 0) {
         model->counts[id]--;
-        model->queues[id] = queue;
+        model->classes[id] = class;
         model->times[id] = now;
-        CU_ASSERT_EQUAL(block_pool_drop_to(pool, id, queue), model->counts[id] == 0);
+        CU_ASSERT_EQUAL(block_pool_drop_to(pool, id, class), model->counts[id] == 0);
     } else {
-        block_pool_requeue(pool, id, queue);
-        model->queues[id] = queue;
+        block_pool_move(pool, id, class);
+        model->classes[id] = class;
         model->times[id] = now;
     }
 }
 
-static void queues_agree_with_a_naive_model(void)
+static void classes_agree_with_a_naive_model(void)
 {
     struct test_random random = {test_seed()};
-    struct queue_model model = {0};
+    struct class_model model = {0};
     pkv_pool *pool = pool_of(MODEL_BLOCKS);
     for (int32_t id = 0; id < MODEL_BLOCKS; id++) {
         model.times[id] = id;
     }
     for (int64_t now = MODEL_BLOCKS; now < 100000; now++) {
-        queue_operation(&model, pool, &random, now);
+        class_operation(&model, pool, &random, now);
         CU_ASSERT_EQUAL_FATAL(pkv_pool_check(pool), 0);
     }
     for (int32_t id = 0; id < MODEL_BLOCKS; id++) {
-        const int32_t queue = model.counts[id] == 0 ? model.queues[id] : BLOCK_POOL_NONE;
+        const int32_t class = model.counts[id] == 0 ? model.classes[id] : BLOCK_POOL_NONE;
         CU_ASSERT_EQUAL(pkv_pool_ref_count(pool, id), model.counts[id]);
-        CU_ASSERT_EQUAL(block_pool_free_queue(pool, id), queue);
+        CU_ASSERT_EQUAL(block_pool_class(pool, id), class);
     }
     destroy_sound(pool);
 }
@@ -579,11 +579,11 @@ static const struct test_case cases[] = {
     TEST(releasing_more_than_is_held_refuses_whole),
     TEST(the_free_count_rises_once_for_a_count_that_falls_twice),
     TEST(drop_says_when_an_id_became_free),
-    TEST(take_empties_the_lowest_queue_first),
+    TEST(take_empties_the_lowest_class_first),
     TEST(revive_takes_an_id_from_anywhere_in_its_queue),
     TEST(hold_revives_a_free_id_and_retains_a_held_one),
-    TEST(requeue_moves_a_free_id_to_the_end),
-    TEST(queues_agree_with_a_naive_model),
+    TEST(move_makes_a_free_id_the_last_of_a_class),
+    TEST(classes_agree_with_a_naive_model),
     TEST(check_reports_every_kind_of_damage),
     TEST(a_million_random_operations_agree_with_a_naive_model),
     TEST_END,

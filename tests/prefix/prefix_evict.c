@@ -24,7 +24,7 @@ static void the_walk_stops_at_the_first_hole(void)
     CU_ASSERT_EQUAL(prefix_case_hit(&fixture, &prefix_case_plain, prefix_case_tokens, 3), 3);
     prefix_index_detach(fixture.index, 0, first);
     CU_ASSERT_EQUAL(prefix_case_hit(&fixture, &prefix_case_plain, prefix_case_tokens, 3), 0);
-    CU_ASSERT_EQUAL(block_pool_free_queue(fixture.pools[0], first), BLOCK_POOL_PLAIN);
+    CU_ASSERT_EQUAL(block_pool_class(fixture.pools[0], first), PREFIX_CLASS_UNINDEXED);
     struct prefix_chain again =
         prefix_case_publish(&fixture, &prefix_case_plain, prefix_case_tokens, NULL, 1, 0);
     CU_ASSERT_EQUAL(prefix_case_hit(&fixture, &prefix_case_plain, prefix_case_tokens, 3), 3);
@@ -103,7 +103,7 @@ static void a_parent_is_never_in_a_lower_class_than_its_child(void)
     prefix_case_let_go(&fixture, &low);
     block_pool_hold(fixture.pools[1], out_block);
     (void)prefix_index_drop(fixture.index, 1, out_block, true);
-    CU_ASSERT_EQUAL(block_pool_free_queue(fixture.pools[0], parent_block), BLOCK_POOL_CLASS);
+    CU_ASSERT_EQUAL(block_pool_class(fixture.pools[0], parent_block), PREFIX_CLASS_PRIORITY);
     const int32_t other[] = {0, 1, 2, 3, 9, 9, 9, 9};
     struct prefix_chain high = prefix_case_publish(&fixture, &prefix_case_plain, other, NULL, 1, 0);
     struct prefix_ref child = PREFIX_ROOT;
@@ -115,8 +115,8 @@ static void a_parent_is_never_in_a_lower_class_than_its_child(void)
     CU_ASSERT_EQUAL(prefix_index_insert(fixture.index, root, 0, 1, other + BS, NULL, 2, &child),
                     PREFIX_NEW);
     CU_ASSERT_EQUAL(prefix_index_node(fixture.index, root)->priority, 2);
-    CU_ASSERT_EQUAL(block_pool_free_queue(fixture.pools[0], parent_block), BLOCK_POOL_CLASS + 2);
-    CU_ASSERT_EQUAL(block_pool_free_queue(fixture.pools[1], out_block), BLOCK_POOL_OUT_OF_WINDOW);
+    CU_ASSERT_EQUAL(block_pool_class(fixture.pools[0], parent_block), PREFIX_CLASS_PRIORITY + 2);
+    CU_ASSERT_EQUAL(block_pool_class(fixture.pools[1], out_block), PREFIX_CLASS_OUT_OF_WINDOW);
     const struct prefix_ref middle =
         prefix_index_find(fixture.index, root, 0, prefix_case_tokens + BS, NULL);
     CU_ASSERT_EQUAL(prefix_index_node(fixture.index, middle)->priority, 0);

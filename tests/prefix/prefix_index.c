@@ -488,7 +488,7 @@ static void a_holder_keeps_a_node_without_a_block(void)
     prefix_index_detach(fixture.index, 0, 1);
     prefix_index_detach(fixture.index, 0, 1);
     CU_ASSERT_EQUAL(prefix_index_num_used(fixture.index), 0); /* the parent followed */
-    CU_ASSERT_EQUAL(block_pool_free_queue(fixture.pools[0], 1), BLOCK_POOL_NONE);
+    CU_ASSERT_EQUAL(block_pool_class(fixture.pools[0], 1), BLOCK_POOL_NONE);
     prefix_case_close(&fixture);
 }
 
@@ -574,8 +574,8 @@ static bool break_index(struct prefix_index *index, int how)
     case 19: nodes[1].num_holders = -1; break;
     case 20: nodes[1].namespace_id = 50; break;
     case 21: prefix_tokens_at(index, 1)[0] ^= 1; break;
-    case 22: block_pool_requeue(index->pools[0], 7, BLOCK_POOL_CLASS); break;
-    case 23: block_pool_requeue(index->pools[0], 1, BLOCK_POOL_PLAIN); break;
+    case 22: block_pool_move(index->pools[0], 7, PREFIX_CLASS_PRIORITY); break;
+    case 23: block_pool_move(index->pools[0], 1, PREFIX_CLASS_UNINDEXED); break;
     case 24: index->fields[0].refs++; break;
     case 25: index->fields[0].cached++; break;
     case 26: index->namespaces[1].refs = 0; break;

@@ -517,7 +517,7 @@ static void agree(struct model *model)
         for (int32_t b = 0; b < BLOCKS; b++) {
             const struct model_block *block = &model->blocks[group][b];
             CU_ASSERT_EQUAL(pkv_pool_ref_count(pool, b), block->count);
-            CU_ASSERT_EQUAL(block_pool_free_queue(pool, b), block->count > 0 ? -1 : block->queue);
+            CU_ASSERT_EQUAL(block_pool_class(pool, b), block->count > 0 ? -1 : block->queue);
         }
     }
 }

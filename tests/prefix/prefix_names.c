@@ -378,9 +378,9 @@ static void flush_takes_the_nodes_of_one_field_value(void)
     CU_ASSERT_EQUAL(prefix_index_check(fixture.index), 0);
     sweep_all(&fixture, &swept);
     CU_ASSERT(swept.freed == 2 && swept.held == 2);
-    CU_ASSERT_EQUAL(block_pool_queue_length(fixture.pools[0], BLOCK_POOL_CLASS), 3);
+    CU_ASSERT_EQUAL(block_pool_num_free(fixture.pools[0], PREFIX_CLASS_PRIORITY), 3);
     prefix_case_let_go(&fixture, &held);
-    CU_ASSERT_EQUAL(block_pool_queue_length(fixture.pools[0], BLOCK_POOL_PLAIN), 32 - 3);
+    CU_ASSERT_EQUAL(block_pool_num_free(fixture.pools[0], PREFIX_CLASS_UNINDEXED), 32 - 3);
     CU_ASSERT_EQUAL(prefix_index_num_used(fixture.index), 3);
     prefix_scope_close(fixture.index, &scope);
     prefix_case_close(&fixture);
@@ -445,7 +445,7 @@ static void reset_orphans_everything(void)
     prefix_case_let_go(&fixture, &held);
     CU_ASSERT_EQUAL(prefix_index_num_used(fixture.index), 0);
     CU_ASSERT_EQUAL(pkv_pool_num_free(fixture.pools[0]), 16);
-    CU_ASSERT_EQUAL(block_pool_queue_length(fixture.pools[0], BLOCK_POOL_PLAIN), 16);
+    CU_ASSERT_EQUAL(block_pool_num_free(fixture.pools[0], PREFIX_CLASS_UNINDEXED), 16);
     prefix_case_cache(&fixture, &prefix_case_plain, prefix_case_tokens, 5);
     CU_ASSERT_EQUAL(prefix_case_hit(&fixture, &prefix_case_plain, prefix_case_tokens, 5), 5);
     prefix_case_close(&fixture);

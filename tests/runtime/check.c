@@ -116,7 +116,7 @@ static struct block *block_at(pkv_cache *cache, int32_t group, int32_t seq, int3
     return &of->blocks[seq_table_entries(of, seq)[i]];
 }
 
-static struct block_record *record_at(pkv_cache *cache, int32_t group, int32_t seq, int32_t i)
+static struct block_pool_record *record_at(pkv_cache *cache, int32_t group, int32_t seq, int32_t i)
 {
     struct group *of = &cache->groups[group];
     return &of->pool->records[seq_table_entries(of, seq)[i]];
@@ -350,7 +350,7 @@ static void damage_to_blocks_is_reported(void)
         {"frozen cells without a second holder", set_free_frozen, 1},
         {"more frozen cells than a block has", set_shared_frozen, -1},
         {"more frozen cells than a block has", set_shared_frozen, 5},
-        {"a scratch count was left behind", set_scratch, 1}, /* pkv_pool_check's */
+        {"a scratch count is not zero", set_scratch, 1}, /* pkv_pool_check's */
     };
     struct runtime_case c;
     open_family(&c);
@@ -662,7 +662,7 @@ static void set_slot_length(pkv_cache *cache, int32_t value)
 static void damage_to_a_continuous_group_is_reported(void)
 {
     static const struct damage damages[] = {
-        {"a free slot has a length", set_slot_length, 3}, /* pkv_slots_check's */
+        {"free, but with a length", set_slot_length, 3}, /* pkv_slots_check's */
         {"slots and sequences", set_num_free_seqs, 6},
         {"slots and sequences", set_num_free_seqs, 8},
     };

@@ -28,11 +28,11 @@ static pkv_slot claim_of_length(pkv_slots *slots, int32_t length)
     return slot;
 }
 
-static int32_t row_of(const pkv_slots *slots, pkv_slot slot)
+static int32_t id_of(const pkv_slots *slots, pkv_slot slot)
 {
-    int32_t row = -7;
-    ASSERT_STATUS(PKV_OK, pkv_slots_row(slots, slot, &row));
-    return row;
+    int32_t slot_id = -7;
+    ASSERT_STATUS(PKV_OK, pkv_slots_id(slots, slot, &slot_id));
+    return slot_id;
 }
 
 static int32_t length_of(const pkv_slots *slots, pkv_slot slot)
@@ -85,12 +85,12 @@ static void the_slot_that_is_free_longest_is_claimed_with_length_zero(void)
     pkv_slots *slots = slots_of(3, 8);
     const pkv_slot a = claim_of_length(slots, 8);
     const pkv_slot b = claim(slots);
-    CU_ASSERT(row_of(slots, a) == 0 && row_of(slots, b) == 1);
+    CU_ASSERT(id_of(slots, a) == 0 && id_of(slots, b) == 1);
     CU_ASSERT_EQUAL(pkv_slots_num_free(slots), 1);
     ASSERT_STATUS(PKV_OK, pkv_slots_release(slots, a));
     const pkv_slot c = claim(slots);
     const pkv_slot d = claim(slots);
-    CU_ASSERT(row_of(slots, c) == 2 && row_of(slots, d) == 0);
+    CU_ASSERT(id_of(slots, c) == 2 && id_of(slots, d) == 0);
     CU_ASSERT_EQUAL(length_of(slots, d), 0);
     CU_ASSERT(a.id != d.id && a.id != 0 && d.id != 0);
     destroy_sound(slots);
@@ -113,13 +113,13 @@ static void claim_fails_cleanly_when_no_slot_is_free(void)
 static void assert_stale(pkv_slots *slots, pkv_slot slot)
 {
     int32_t value = 77;
-    int32_t row = 77;
-    ASSERT_STATUS(PKV_STALE_HANDLE, pkv_slots_row(slots, slot, &value));
+    int32_t slot_id = 77;
+    ASSERT_STATUS(PKV_STALE_HANDLE, pkv_slots_id(slots, slot, &value));
     ASSERT_STATUS(PKV_STALE_HANDLE, pkv_slots_length(slots, slot, &value));
     ASSERT_STATUS(PKV_STALE_HANDLE, pkv_slots_set_length(slots, slot, 1));
-    ASSERT_STATUS(PKV_STALE_HANDLE, pkv_slots_fill(slots, &slot, NULL, 1, &row, &value));
+    ASSERT_STATUS(PKV_STALE_HANDLE, pkv_slots_fill(slots, &slot, NULL, 1, &slot_id, &value));
     ASSERT_STATUS(PKV_STALE_HANDLE, pkv_slots_release(slots, slot));
-    CU_ASSERT(value == 77 && row == 77);
+    CU_ASSERT(value == 77 && slot_id == 77);
 }
 
 /* C5 */
@@ -133,7 +133,7 @@ static void a_released_claim_is_stale_even_when_its_slot_has_a_new_owner(void)
     const pkv_slot new = claim(slots);
     CU_ASSERT_EQUAL(length_of(slots, new), 0);
     assert_stale(slots, old);
-    CU_ASSERT(row_of(slots, new) == 0 && pkv_slots_num_free(slots) == 0);
+    CU_ASSERT(id_of(slots, new) == 0 && pkv_slots_num_free(slots) == 0);
     destroy_sound(slots);
 }
 
@@ -149,7 +149,7 @@ static void a_claim_that_was_never_given_out_is_stale(void)
     assert_stale(slots, (pkv_slot){generation | 2});           /* one past the last slot */
     assert_stale(slots, (pkv_slot){generation | 0xffffffffu}); /* slot -1 */
     assert_stale(slots, (pkv_slot){generation | 0x80000000u});
-    CU_ASSERT(row_of(slots, held) == 0 && length_of(slots, held) == 0);
+    CU_ASSERT(id_of(slots, held) == 0 && length_of(slots, held) == 0);
     destroy_sound(slots);
 }
 
@@ -165,7 +165,7 @@ static void generations_wrap_past_zero(void)
     destroy_sound(slots);
 }
 
-static void a_length_outside_the_row_refuses(void)
+static void a_length_above_max_seq_refuses(void)
 {
     static const int32_t bad[] = {-1, 9, INT32_MAX, INT32_MIN};
     pkv_slots *slots = slots_of(2, 8);
@@ -186,8 +186,8 @@ static void null_arguments_refuse(void)
     const pkv_slot slot = claim(slots);
     int32_t a = 77;
     int32_t b = 77;
-    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_slots_row(NULL, slot, &a));
-    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_slots_row(slots, slot, NULL));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_slots_id(NULL, slot, &a));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_slots_id(slots, slot, NULL));
     ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_slots_length(NULL, slot, &a));
     ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_slots_length(slots, slot, NULL));
     ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_slots_set_length(NULL, slot, 1));
@@ -204,20 +204,21 @@ static void null_arguments_refuse(void)
     destroy_sound(slots);
 }
 
-static void fill_gives_rows_and_lengths_after_the_append(void)
+static void fill_gives_slot_ids_and_lengths_after_the_append(void)
 {
     pkv_slots *slots = slots_of(4, 8);
     const pkv_slot a = claim_of_length(slots, 3);
     const pkv_slot b = claim_of_length(slots, 8);
     const pkv_slot c = claim(slots);
-    int32_t rows[3];
+    int32_t slot_ids[3];
     int32_t kv_lens[3];
     ASSERT_STATUS(PKV_OK, pkv_slots_fill(slots, (const pkv_slot[]){c, b, a},
-                                         (const int32_t[]){8, 0, 2}, 3, rows, kv_lens));
-    CU_ASSERT(rows[0] == 2 && rows[1] == 1 && rows[2] == 0);
+                                         (const int32_t[]){8, 0, 2}, 3, slot_ids, kv_lens));
+    CU_ASSERT(slot_ids[0] == 2 && slot_ids[1] == 1 && slot_ids[2] == 0);
     CU_ASSERT(kv_lens[0] == 8 && kv_lens[1] == 8 && kv_lens[2] == 5);
-    ASSERT_STATUS(PKV_OK, pkv_slots_fill(slots, (const pkv_slot[]){a, c}, NULL, 2, rows, kv_lens));
-    CU_ASSERT(rows[0] == 0 && rows[1] == 2 && kv_lens[0] == 4 && kv_lens[1] == 1);
+    ASSERT_STATUS(PKV_OK,
+                  pkv_slots_fill(slots, (const pkv_slot[]){a, c}, NULL, 2, slot_ids, kv_lens));
+    CU_ASSERT(slot_ids[0] == 0 && slot_ids[1] == 2 && kv_lens[0] == 4 && kv_lens[1] == 1);
     CU_ASSERT_EQUAL(length_of(slots, a), 3);
     destroy_sound(slots);
 }
@@ -228,7 +229,7 @@ struct bad_fill {
     enum pkv_status status;
 };
 
-static void a_fill_with_one_bad_row_writes_nothing(void)
+static void a_fill_with_one_bad_claim_writes_nothing(void)
 {
     static const struct bad_fill bad[] = {
         {0, 1, PKV_INVALID_ARGUMENT},
@@ -246,12 +247,12 @@ static void a_fill_with_one_bad_row_writes_nothing(void)
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         const pkv_slot claims[3] = {made[0], made[1], made[bad[i].third]};
         const int32_t q_lens[3] = {1, 1, bad[i].q_len};
-        int32_t rows[3] = {77, 77, 77};
+        int32_t slot_ids[3] = {77, 77, 77};
         int32_t kv_lens[3] = {77, 77, 77};
         ASSERT_REFUSED(bad[i].status, "[2]",
-                       pkv_slots_fill(slots, claims, q_lens, 3, rows, kv_lens));
+                       pkv_slots_fill(slots, claims, q_lens, 3, slot_ids, kv_lens));
         for (int j = 0; j < 3; j++) {
-            CU_ASSERT(rows[j] == 77 && kv_lens[j] == 77);
+            CU_ASSERT(slot_ids[j] == 77 && kv_lens[j] == 77);
         }
     }
     destroy_sound(slots);
@@ -261,12 +262,12 @@ static void old_stamps_mean_nothing_when_the_epoch_wraps(void)
 {
     pkv_slots *slots = slots_of(2, 8);
     const pkv_slot claims[2] = {claim(slots), claim(slots)};
-    int32_t rows[2];
+    int32_t slot_ids[2];
     int32_t kv_lens[2];
-    ASSERT_STATUS(PKV_OK, pkv_slots_fill(slots, claims, NULL, 2, rows, kv_lens));
+    ASSERT_STATUS(PKV_OK, pkv_slots_fill(slots, claims, NULL, 2, slot_ids, kv_lens));
     CU_ASSERT_EQUAL(slots->records[0].stamp, 1);
     slots->epoch = UINT32_MAX;
-    ASSERT_STATUS(PKV_OK, pkv_slots_fill(slots, claims, NULL, 2, rows, kv_lens));
+    ASSERT_STATUS(PKV_OK, pkv_slots_fill(slots, claims, NULL, 2, slot_ids, kv_lens));
     CU_ASSERT_EQUAL(slots->epoch, 1);
     destroy_sound(slots);
 }
@@ -274,7 +275,7 @@ static void old_stamps_mean_nothing_when_the_epoch_wraps(void)
 /* One way to break a map of 3 slots of 8 cells, of which slot 0 is held. */
 static void break_map(pkv_slots *slots, int how)
 {
-    struct slot_record *records = slots->records;
+    struct slot_map_record *records = slots->records;
     switch (how) {
     case 0: records[1].length = 1; break;
     case 1: records[0].length = 9; break;
@@ -337,10 +338,10 @@ static const struct test_case cases[] = {
     TEST(a_released_claim_is_stale_even_when_its_slot_has_a_new_owner),
     TEST(a_claim_that_was_never_given_out_is_stale),
     TEST(generations_wrap_past_zero),
-    TEST(a_length_outside_the_row_refuses),
+    TEST(a_length_above_max_seq_refuses),
     TEST(null_arguments_refuse),
-    TEST(fill_gives_rows_and_lengths_after_the_append),
-    TEST(a_fill_with_one_bad_row_writes_nothing),
+    TEST(fill_gives_slot_ids_and_lengths_after_the_append),
+    TEST(a_fill_with_one_bad_claim_writes_nothing),
     TEST(old_stamps_mean_nothing_when_the_epoch_wraps),
     TEST(check_reports_every_kind_of_damage),
     TEST(random_claims_and_releases_keep_every_owner_apart),
