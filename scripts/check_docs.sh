@@ -10,7 +10,7 @@
 #   ```c            is compiled: as a file when it has a main, else inside a function
 #   ```python       is run where python3 is
 #   ```text         a drawing or a formula: nothing
-#   ... save=NAME   is written to NAME in the copy as well, before what follows runs
+#   ... save=NAME   is written to NAME in the current folder; commands that follow compile it
 #   ... part=FILE   is a part of that file of ours, to the letter, and not compiled again
 #   ... skip=REASON is not run; the reason is printed
 #
@@ -30,7 +30,7 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM
 mkdir "$work/blocks" "$work/home" "$work/out"
 failed=0
-compared=0 compiled=0 ran=0 skipped=0
+compared=0 compiled=0 saved=0 ran=0 skipped=0
 
 fail() {
     echo "$1" >&2
@@ -161,7 +161,10 @@ take_block() { # NUMBER PLACE LANGUAGE KIND VALUE
     case $4 in
     part) compare_part "$2" "$block" "$5"; return ;;
     skip) skip_block "$2" "$5"; return ;;
-    save) printf 'cp %s %s\n' "$block" "$5" >>"$work/script" ;;
+    save)
+        saved=$((saved + 1))
+        printf 'cp %s %s\n' "$block" "$5" >>"$work/script"
+        return ;;
     -) ;;
     *) fail "$2: $4= is unknown" ;;
     esac
@@ -210,7 +213,7 @@ done
 if [ -n "$parts_only" ]; then
     echo "docs: $compared blocks are parts of their files"
 else
-    echo "docs: $ran commands ran, $compiled C blocks compiled, $compared are parts of files," \
-        "$skipped skipped, $failed failed"
+    echo "docs: $ran commands ran, $saved files saved for them, $compiled C blocks compiled," \
+        "$compared are parts of files, $skipped skipped, $failed failed"
 fi
 [ "$failed" = 0 ]
