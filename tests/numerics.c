@@ -188,7 +188,16 @@ static double exp_error(const struct kernels *kernels, double low)
         for (int j = 0; j < TILE_KEYS; j++) {
             x[j] = scores[j] = (float)(low * (tile * TILE_KEYS + j) / (1 << 20));
         }
-        kernels->softmax(scores, 1, TILE_KEYS, 1.0f, &max, &sum, &alpha);
+        const struct softmax_job job = {
+            .scores = scores,
+            .num_queries = 1,
+            .num_keys = TILE_KEYS,
+            .scale = 1.0f,
+            .max = &max,
+            .sum = &sum,
+            .alpha = &alpha,
+        };
+        kernels->softmax(&job);
         for (int j = 0; j < TILE_KEYS; j++) {
             const double want = exp((double)x[j]);
             largest = fmax(largest, fabs((double)scores[j] - want) / want);

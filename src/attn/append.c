@@ -19,7 +19,7 @@ static void store(const struct run *run, const float *x, enum pkv_dtype dtype, c
                   int32_t scale_count, int32_t head, int32_t width, void *cell)
 {
     if (scales == NULL) {
-        run->kernels->narrow[dtype](x, (size_t)width, cell);
+        run->kernels->narrow(dtype, x, (size_t)width, cell);
     } else {
         quantize_row(dtype, x, scale_of_head(scales, scale_count, head, width), scale_count > 1,
                      (size_t)width, cell);
@@ -39,7 +39,7 @@ static void store_key(const struct run *run, const struct gqa_row *row, int32_t 
         memcpy(cell, x, (size_t)width * pkv_dtype_bytes(layer->dtype));
         return;
     }
-    run->kernels->widen[layer->dtype](x, (size_t)width, scratch);
+    run->kernels->widen(layer->dtype, x, (size_t)width, scratch);
     if (!is_raw) {
         prepare_head(run, scratch, run_position(run, row, key), c->k_norm_gain,
                      c->k_norm_gain_dtype, scratch + width);
@@ -59,7 +59,7 @@ static void store_value(const struct run *run, const struct gqa_row *row, int32_
         memcpy(cell, x, (size_t)width * pkv_dtype_bytes(layer->dtype));
         return;
     }
-    run->kernels->widen[layer->dtype](x, (size_t)width, scratch);
+    run->kernels->widen(layer->dtype, x, (size_t)width, scratch);
     store(run, scratch, layer->cache.v_dtype, c->v_scale, c->v_scale_count, head, width, cell);
 }
 

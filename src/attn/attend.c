@@ -44,7 +44,7 @@ static void load_query(const struct run *run, const struct gqa_row *row, int32_t
     const int64_t position = run_position(run, row, row->kv_len - row->q_len + query);
     for (int32_t g = 0; g < run->group; g++, to += stride) {
         const size_t at = token * layer->q_stride + (size_t)(head * run->group + g) * width;
-        run->kernels->widen[layer->dtype]((const char *)layer->q + at * element, width, to);
+        run->kernels->widen(layer->dtype, (const char *)layer->q + at * element, width, to);
         prepare_head(run, to, position, c->q_norm_gain, c->q_norm_gain_dtype, spare);
         if (c->k_scale_count > 1) {
             scale_channels(to, c->k_scale + (size_t)head * width, width);
@@ -191,7 +191,7 @@ static void write_query(const struct run *run, size_t token, int32_t head, int32
     const bool v_in_k = run->plan->shape.v_in_k;
     const float *scales = v_in_k ? c->k_scale : c->v_scale;
     const int32_t num_scales = v_in_k ? c->k_scale_count : c->v_scale_count;
-    factor *= unit_of(run->v_dtype);
+    factor *= value_scale_of(run->v_dtype);
     run->kernels->scale(total, width,
                         scales != NULL && num_scales == 1 ? factor * scales[0] : factor);
     if (scales != NULL && num_scales > 1) {
@@ -199,8 +199,8 @@ static void write_query(const struct run *run, size_t token, int32_t head, int32
         scale_channels(total, scale_of_head(scales, num_scales, head, channels), width);
     }
     const size_t at = token * layer->out_stride + query_head * width;
-    run->kernels->narrow[layer->dtype](total, width,
-                                       (char *)layer->out + at * pkv_dtype_bytes(layer->dtype));
+    run->kernels->narrow(layer->dtype, total, width,
+                         (char *)layer->out + at * pkv_dtype_bytes(layer->dtype));
     if (layer->lse != NULL) {
         layer->lse[token * (size_t)layer->num_heads + query_head] =
             max == -INFINITY ? -INFINITY : max + logf(sum);

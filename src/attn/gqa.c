@@ -156,7 +156,7 @@ static struct run run_of(const pkv_workspace *workspace)
                                                   : 1.0f / sqrtf((float)plan->shape.k_width),
     };
     run.packed_parts = packed_parts(&run);
-    run.logit_scale *= unit_of(layer->cache.k_dtype);
+    run.logit_scale *= value_scale_of(layer->cache.k_dtype);
     if (constants->k_scale_count == 1) {
         run.logit_scale *= constants->k_scale[0];
     }

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
  * kernels.h: the arithmetic, one table of functions per instruction set. A kernel knows nothing of
- * pages, rows or threads: it gets one pointer per key and per value row, counts and strides, and
- * writes floats. All of them share one order of operations, which is what makes a row's bits
- * independent of how it is cut up:
+ * pages, sequences or threads: it gets one pointer per key or value vector, counts and strides, and
+ * writes floats. All of them share one order of operations, which is what makes the bits of a
+ * query's result independent of how its keys are cut up:
  *
- *   dot      lane l of VEC_LANES sums channels l, l + VEC_LANES, .. in ascending order by fused
- *            multiply-add, then lanes fold in halves (i + n/2, i + n/4, ..)
- *   softmax  over one tile of at most TILE_KEYS scores; the sum folds as a dot does
- *   weigh    per channel, the tile's keys in ascending order
+ *   dot           lane l of VEC_LANES sums channels l, l + VEC_LANES, .. in ascending order by
+ *                 fused multiply-add, then lanes are reduced in halves (i + n/2, i + n/4, ..)
+ *   softmax       over one tile of at most TILE_KEYS scores; its sum is reduced as a dot is
+ *   weighted_sum  per channel, the tile's keys in ascending order
  *
- * Nothing is read past a row's last channel. Scratch rows (q, acc, scores) are padded to a multiple
- * of PAD_LANES floats, and the padding of q and acc is zero. */
+ * Nothing is read past a vector's last channel. Scratch (q, acc, scores) is padded to a multiple of
+ * PAD_LANES floats a query, and the padding of q and acc is zero. */
 #ifndef PKV_ATTN_KERNELS_H
 #define PKV_ATTN_KERNELS_H
 
@@ -21,7 +21,7 @@
 #define TILE_KEYS 64
 #define SPAN_KEYS 512
 
-/* The widest vector of any instruction set, in floats. */
+/* The widest vector register of any instruction set, in floats. */
 #define PAD_LANES 16
 
 #define NUM_DTYPES 5
@@ -32,54 +32,79 @@ static inline size_t padded(size_t channels)
 }
 
 /* Every kernel reads e4m3 as its value over 2^8, which is what its bits are as f16: a product a
- * vector less, and exact. Whoever uses the sums multiplies them by this. */
-#define E4M3_UNIT 256.0f
+ * register less, and exact. What the kernels make of such values is multiplied by this later. */
+#define E4M3_VALUE_SCALE 256.0f
 
-static inline float unit_of(enum pkv_dtype dtype)
+static inline float value_scale_of(enum pkv_dtype dtype)
 {
-    return dtype == PKV_E4M3 ? E4M3_UNIT : 1.0f;
+    return dtype == PKV_E4M3 ? E4M3_VALUE_SCALE : 1.0f;
 }
 
-/* y[i] = x[i] / unit_of(dtype), exactly; x of the dtype that the entry stands for. x and y do not
- * overlap. */
-typedef void kernel_widen(const void *x, size_t count, float *y);
+/* y[i] = x[i] / value_scale_of(dtype), exactly; x of any dtype. x and y do not overlap. */
+typedef void kernel_widen(enum pkv_dtype dtype, const void *x, size_t count, float *y);
 
-/* y[i] = x[i] rounded to nearest even; NaN stays NaN. */
-typedef void kernel_narrow(const float *x, size_t count, void *y);
+/* y[i] = x[i] rounded to nearest even; NaN stays NaN. y of a float dtype. */
+typedef void kernel_narrow(enum pkv_dtype dtype, const float *x, size_t count, void *y);
 
-/* Rows of row_bytes each, as they lie in the cache, that will be wanted soon: as many as the kernel
- * is given keys or values. */
-struct kernel_ahead {
-    const void *const *rows; /* NULL: none */
-    size_t row_bytes;
+/* Key or value vectors that will be wanted soon: a job brings them into the second-level cache
+ * while it computes. As many as the job has keys or values. */
+struct kernel_prefetch {
+    const void *const *vectors; /* NULL: none */
+    size_t vector_bytes;
 };
 
-/* scores[i][j] = dot(q[i], keys[j]) over width channels, for i < num_queries, j < num_keys, in
- * units of the keys' dtype. q [num_queries][q_stride]; scores [num_queries][TILE_KEYS]. ahead
- * may be NULL. */
-typedef void kernel_dot(const float *q, size_t q_stride, int num_queries, const void *const *keys,
-                        const struct kernel_ahead *ahead, int num_keys, int width, float *scores);
+/* scores[i][j] = dot(q[i], keys[j]) / value_scale_of(dtype) over width channels, for
+ * i < num_queries, j < num_keys. scores overlaps nothing else. */
+struct dot_job {
+    enum pkv_dtype dtype; /* of keys */
+    int q_parts;          /* dot_packed alone: how many of q's parts, 1 or 2 */
+    const float *q;       /* [num_queries][q_stride] */
+    size_t q_stride;
+    const void *const *keys; /* [num_keys] */
+    int num_queries;
+    int num_keys;
+    size_t width;
+    float *scores; /* [num_queries][TILE_KEYS] */
+    struct kernel_prefetch prefetch;
+};
+typedef void kernel_dot(const struct dot_job *job);
 
-/* A row of q, q_stride floats, rewritten in place as the parts that dot_packed reads; spare
+/* One query of q, q_stride floats, rewritten in place as the parts that dot_packed reads; spare
  * [q_stride]. dot_packed may give NaN where an infinite factor meets a part that is 0 or
  * subnormal. */
-typedef void kernel_pack(float *row, size_t q_stride, float *spare);
+typedef void kernel_pack(float *q, size_t q_stride, float *spare);
 
-/* One tile of online softmax for each of num_queries queries, scores [num_queries][TILE_KEYS]: with
- * s[j] = scores[j] * scale and m the larger of *max and all s[j],
+/* One tile of online softmax for each query: with s[j] = scores[j] * scale and m the larger of *max
+ * and all s[j],
  *     scores[j] = exp(s[j] - m)      *alpha = exp(*max - m)
  *     *sum = *sum * *alpha + sum of scores
  * and *max = m. Scores up to the next multiple of PAD_LANES are overwritten, with 0 unless m is
  * NaN. *max starts at -inf, *sum at 0. All s[j] -inf leaves max and sum as they were, alpha 1. A
  * NaN or +inf among them makes *sum NaN for good; alpha may then be anything. */
-typedef void kernel_softmax(float *scores, int num_queries, int num_keys, float scale, float *max,
-                            float *sum, float *alpha);
+struct softmax_job {
+    float *scores; /* [num_queries][TILE_KEYS] */
+    int num_queries;
+    int num_keys;
+    float scale;
+    float *max, *sum, *alpha; /* [num_queries] */
+};
+typedef void kernel_softmax(const struct softmax_job *job);
 
-/* acc[i][c] = acc[i][c] * alpha[i] + sum over j of p[i][j] * values[j][c], in units of the values'
- * dtype. p [num_queries][TILE_KEYS]; acc [num_queries][acc_stride]. */
-typedef void kernel_weigh(const float *p, const float *alpha, int num_queries,
-                          const void *const *values, const struct kernel_ahead *ahead, int num_keys,
-                          int width, float *acc, size_t acc_stride);
+/* acc[i][c] = acc[i][c] * alpha[i] + sum over j of weights[i][j] * values[j][c], the values over
+ * value_scale_of(dtype). acc overlaps nothing else. */
+struct weighted_sum_job {
+    enum pkv_dtype dtype;      /* of values */
+    const float *weights;      /* [num_queries][TILE_KEYS] */
+    const float *alpha;        /* [num_queries] */
+    const void *const *values; /* [num_keys] */
+    int num_queries;
+    int num_keys;
+    size_t width;
+    float *acc; /* [num_queries][acc_stride] */
+    size_t acc_stride;
+    struct kernel_prefetch prefetch;
+};
+typedef void kernel_weighted_sum(const struct weighted_sum_job *job);
 
 /* x[i] = x[i] * factor */
 typedef void kernel_scale(float *x, size_t count, float factor);
@@ -89,13 +114,13 @@ typedef void kernel_softcap(float *x, size_t count, float cap);
 
 struct kernels {
     enum pkv_isa isa;
-    kernel_widen *widen[NUM_DTYPES];   /* indexed by enum pkv_dtype */
-    kernel_narrow *narrow[NUM_DTYPES]; /* of float types */
-    kernel_dot *dot[NUM_DTYPES];
-    kernel_pack *pack;         /* NULL: no packed dot products at this level */
-    kernel_dot *dot_packed[2]; /* bf16 keys; of q's first part alone, of both */
-    kernel_weigh *weigh[NUM_DTYPES];
+    kernel_widen *widen;
+    kernel_narrow *narrow;
+    kernel_dot *dot;
+    kernel_pack *pack;      /* NULL: no packed dot products at this level */
+    kernel_dot *dot_packed; /* bf16 keys and packed q; NULL with pack */
     kernel_softmax *softmax;
+    kernel_weighted_sum *weighted_sum;
     kernel_scale *scale;
     kernel_softcap *softcap;
 };

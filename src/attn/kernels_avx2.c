@@ -10,6 +10,5 @@
 #define KERNELS kernels_avx2
 #define KERNELS_ISA PKV_ISA_AVX2
 #define KERNELS_PACK NULL
-#define KERNELS_DOT_HI NULL
-#define KERNELS_DOT_BOTH NULL
+#define KERNELS_DOT_PACKED NULL
 #include "attn/kernels_template.h"

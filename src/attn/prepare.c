@@ -34,8 +34,8 @@ static void rotate_at(const struct run *run, float *x, int64_t position, float *
     }
     const size_t width = (size_t)c->rope_width;
     const size_t at = (size_t)position * width * pkv_dtype_bytes(c->rope_dtype);
-    run->kernels->widen[c->rope_dtype]((const char *)c->rope_cos + at, width, spare);
-    run->kernels->widen[c->rope_dtype]((const char *)c->rope_sin + at, width, spare + width);
+    run->kernels->widen(c->rope_dtype, (const char *)c->rope_cos + at, width, spare);
+    run->kernels->widen(c->rope_dtype, (const char *)c->rope_sin + at, width, spare + width);
     rotate(c, x, spare, spare + width);
 }
 
@@ -66,7 +66,7 @@ void norm_head(const struct kernels *kernels, float *x, size_t width, const void
     for (size_t first = 0; first < width; first += GAINS) {
         const size_t count = width - first < GAINS ? width - first : GAINS;
         const char *from = (const char *)gain + first * pkv_dtype_bytes(gain_dtype);
-        kernels->widen[gain_dtype](from, count, gains);
+        kernels->widen(gain_dtype, from, count, gains);
         for (size_t c = 0; c < count; c++) {
             x[first + c] = (float)((double)x[first + c] * scale * (double)gains[c]);
         }

@@ -94,9 +94,9 @@ enum pkv_status pkv_qk_rms_norm(pkv_workspace *workspace, enum pkv_dtype dtype, 
         for (int32_t c = 0; c < hidden; c += width) {
             const size_t from = ((size_t)t * x_stride + (size_t)c) * element;
             const size_t to = ((size_t)t * y_stride + (size_t)c) * element;
-            workspace->kernels->widen[dtype]((const char *)x + from, (size_t)width, head);
+            workspace->kernels->widen(dtype, (const char *)x + from, (size_t)width, head);
             norm_head(workspace->kernels, head, (size_t)width, gain, gain_dtype, eps);
-            workspace->kernels->narrow[dtype](head, (size_t)width, (char *)y + to);
+            workspace->kernels->narrow(dtype, head, (size_t)width, (char *)y + to);
         }
     }
     return PKV_OK;
@@ -159,15 +159,15 @@ static void weigh_two(const struct kernels *kernels, enum pkv_dtype dtype, const
         float x[PIECE] = {0};
         float y[PIECE] = {0};
         if (wa != 0.0f) {
-            kernels->widen[dtype](a + c * element, count, x);
+            kernels->widen(dtype, a + c * element, count, x);
         }
         if (wb != 0.0f) {
-            kernels->widen[dtype](b + c * element, count, y);
+            kernels->widen(dtype, b + c * element, count, y);
         }
         for (size_t i = 0; i < count; i++) {
             x[i] = x[i] * wa + y[i] * wb;
         }
-        kernels->narrow[dtype](x, count, out + c * element);
+        kernels->narrow(dtype, x, count, out + c * element);
     }
 }
 

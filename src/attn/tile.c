@@ -100,6 +100,7 @@ struct operands {
     const void *const *values;
     enum pkv_dtype k_dtype;
     enum pkv_dtype v_dtype;
+    int num_keys;
 };
 
 /* Rows in f32 once for many queries. Widening is exact, so the bits do not depend on it. */
@@ -109,7 +110,7 @@ static void stage_f32(const struct run *run, enum pkv_dtype dtype, const void *c
     const size_t stride = padded((size_t)width);
     for (int32_t j = 0; j < count; j++) {
         float *row = memory + (size_t)j * stride;
-        run->kernels->widen[dtype](rows[j], (size_t)width, row);
+        run->kernels->widen(dtype, rows[j], (size_t)width, row);
         staged[j] = row;
     }
 }
@@ -130,6 +131,7 @@ static struct operands stage(const struct run *run, int rows, const struct tile 
         .values = tile->values,
         .k_dtype = run->layer->cache.k_dtype,
         .v_dtype = run->v_dtype,
+        .num_keys = tile->count,
     };
     if (is_worth_staging(o.k_dtype, rows) && run->packed_parts == 0) {
         stage_f32(run, o.k_dtype, o.keys, tile->count, shape->k_width, s->keys, staged->keys);
@@ -144,48 +146,89 @@ static struct operands stage(const struct run *run, int rows, const struct tile 
     return o;
 }
 
-/* What may stand between a score and its softmax: scale, cap, bias. */
-static void adjust_scores(const struct run *run, size_t num_rows, size_t count, const float *bias,
-                          float *scores)
+/* What may come between a score and its softmax: scale, cap, bias. Returns the scale that is left
+ * to the softmax. */
+static float adjust_scores(const struct run *run, size_t num_rows, size_t count, const float *bias,
+                           float *scores)
 {
+    const float softcap = run->constants->softcap;
+    if (softcap == 0.0f && bias == NULL) {
+        return run->logit_scale;
+    }
     for (size_t r = 0; r < num_rows; r++, scores += TILE_KEYS) {
         run->kernels->scale(scores, count, run->logit_scale);
-        if (run->constants->softcap > 0.0f) {
-            run->kernels->softcap(scores, count, run->constants->softcap);
+        if (softcap > 0.0f) {
+            run->kernels->softcap(scores, count, softcap);
         }
         for (size_t j = 0; bias != NULL && j < count; j++) {
             scores[j] += bias[j];
         }
     }
+    return 1.0f;
+}
+
+static void dot_tile(const struct run *run, int num_queries, const struct operands *o,
+                     const struct tile *ahead, const struct scratch *s)
+{
+    const size_t width = (size_t)run->plan->shape.k_width;
+    const struct dot_job job = {
+        .dtype = o->k_dtype,
+        .q_parts = run->packed_parts,
+        .q = s->q,
+        .q_stride = s->q_stride,
+        .keys = o->keys,
+        .num_queries = num_queries,
+        .num_keys = o->num_keys,
+        .width = width,
+        .scores = s->scores,
+        .prefetch = {.vectors = ahead != NULL ? ahead->keys : NULL,
+                     .vector_bytes = width * pkv_dtype_bytes(run->layer->cache.k_dtype)},
+    };
+    if (run->packed_parts > 0) {
+        run->kernels->dot_packed(&job);
+    } else {
+        run->kernels->dot(&job);
+    }
+}
+
+static void sum_tile(const struct run *run, int num_queries, const struct operands *o,
+                     const struct tile *ahead, const struct scratch *s)
+{
+    const size_t width = (size_t)run->plan->shape.v_width;
+    const struct weighted_sum_job job = {
+        .dtype = o->v_dtype,
+        .weights = s->scores,
+        .alpha = s->alpha,
+        .values = o->values,
+        .num_queries = num_queries,
+        .num_keys = o->num_keys,
+        .width = width,
+        .acc = s->acc,
+        .acc_stride = s->acc_stride,
+        .prefetch = {.vectors = ahead != NULL ? ahead->values : NULL,
+                     .vector_bytes = width * pkv_dtype_bytes(run->v_dtype)},
+    };
+    run->kernels->weighted_sum(&job);
 }
 
 void tile_attend(const struct run *run, size_t num_rows, const struct tile *tile,
                  const struct tile *ahead, const float *bias, const struct scratch *s)
 {
-    const struct gqa_shape *shape = &run->plan->shape;
-    const struct kernels *kernels = run->kernels;
-    const int rows = (int)num_rows;
+    const int num_queries = (int)num_rows;
     struct tile staged;
-    const struct operands o = stage(run, rows, tile, s, &staged);
-    const struct kernel_ahead keys_ahead = {
-        .rows = ahead != NULL ? ahead->keys : NULL,
-        .row_bytes = (size_t)shape->k_width * pkv_dtype_bytes(run->layer->cache.k_dtype),
+    const struct operands o = stage(run, num_queries, tile, s, &staged);
+    dot_tile(run, num_queries, &o, ahead, s);
+    const struct softmax_job softmax = {
+        .scores = s->scores,
+        .num_queries = num_queries,
+        .num_keys = o.num_keys,
+        .scale = adjust_scores(run, num_rows, (size_t)o.num_keys, bias, s->scores),
+        .max = s->max,
+        .sum = s->sum,
+        .alpha = s->alpha,
     };
-    const struct kernel_ahead values_ahead = {
-        .rows = ahead != NULL ? ahead->values : NULL,
-        .row_bytes = (size_t)shape->v_width * pkv_dtype_bytes(run->v_dtype),
-    };
-    kernel_dot *dot = run->packed_parts > 0 ? kernels->dot_packed[run->packed_parts - 1]
-                                            : kernels->dot[o.k_dtype];
-    dot(s->q, s->q_stride, rows, o.keys, &keys_ahead, tile->count, shape->k_width, s->scores);
-    float scale = run->logit_scale;
-    if (run->constants->softcap > 0.0f || bias != NULL) {
-        adjust_scores(run, num_rows, (size_t)tile->count, bias, s->scores);
-        scale = 1.0f;
-    }
-    kernels->softmax(s->scores, rows, tile->count, scale, s->max, s->sum, s->alpha);
-    kernels->weigh[o.v_dtype](s->scores, s->alpha, rows, o.values, &values_ahead, tile->count,
-                              shape->v_width, s->acc, s->acc_stride);
+    run->kernels->softmax(&softmax);
+    sum_tile(run, num_queries, &o, ahead, s);
 }
 
 /* Adds the keys of [from, to) that the mask leaves to query i and head `head` to the tile, and what
@@ -205,7 +248,7 @@ static void gather_unmasked(const struct run *run, const struct unit *unit, int3
         } else {
             const char *from_entry =
                 (const char *)mask->entries + entry * pkv_dtype_bytes(mask->dtype);
-            run->kernels->widen[mask->dtype](from_entry, 1, &added);
+            run->kernels->widen(mask->dtype, from_entry, 1, &added);
         }
         if (added != -INFINITY) {
             bias[tile->count] = added;

@@ -14,11 +14,12 @@
 #define VEC_INLINE static inline __attribute__((always_inline))
 #define VEC_LANES 8
 
-/* Register blocks: queries x keys of dot, queries x vectors of channels of weigh. */
+/* Register blocks: queries x keys of dot, queries x registers of channels of
+ * weighted_sum. */
 #define VEC_DOT_QUERIES 2
 #define VEC_DOT_KEYS 4
-#define VEC_WEIGH_QUERIES 2
-#define VEC_WEIGH_VECS 4
+#define VEC_SUM_QUERIES 2
+#define VEC_SUM_VECS 4
 
 typedef __m256 vf;
 
@@ -154,7 +155,7 @@ VEC_INLINE void vec_store_bf16(void *p, vf x, size_t count)
     vec_store_halves(p, _mm256_castsi256_si128(ordered), count);
 }
 
-VEC_INLINE __m128 vec_fold_halves(vf x)
+VEC_INLINE __m128 vec_add_halves(vf x)
 {
     return _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
 }
@@ -209,7 +210,7 @@ VEC_INLINE vf vec_load_e4m3(const void *p, size_t count)
     return _mm256_cvtph_ps(marked);
 }
 
-/* Asks for the line in the second-level cache. */
+/* The line into the second-level cache. */
 VEC_INLINE void vec_prefetch(const void *p)
 {
     _mm_prefetch(p, _MM_HINT_T1);
@@ -228,10 +229,10 @@ VEC_INLINE float vec_max_lane(vf x)
 VEC_INLINE void vec_sums(const vf *x, int count, float *out)
 {
     for (int i = 0; i < count; i += 4) {
-        const __m128 a = vec_fold_halves(x[i]);
-        const __m128 b = vec_fold_halves(x[i + 1]);
-        const __m128 c = vec_fold_halves(x[i + 2]);
-        const __m128 d = vec_fold_halves(x[i + 3]);
+        const __m128 a = vec_add_halves(x[i]);
+        const __m128 b = vec_add_halves(x[i + 1]);
+        const __m128 c = vec_add_halves(x[i + 2]);
+        const __m128 d = vec_add_halves(x[i + 3]);
         const __m128 ab = _mm_add_ps(_mm_unpacklo_ps(a, b), _mm_unpackhi_ps(a, b));
         const __m128 cd = _mm_add_ps(_mm_unpacklo_ps(c, d), _mm_unpackhi_ps(c, d));
         _mm_storeu_ps(out + i, _mm_add_ps(_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab)));

@@ -13,11 +13,12 @@
 #define VEC_INLINE static inline __attribute__((always_inline))
 #define VEC_LANES 16
 
-/* Register blocks: queries x keys of dot, queries x vectors of channels of weigh. */
+/* Register blocks: queries x keys of dot, queries x registers of channels of
+ * weighted_sum. */
 #define VEC_DOT_QUERIES 4
 #define VEC_DOT_KEYS 4
-#define VEC_WEIGH_QUERIES 4
-#define VEC_WEIGH_VECS 4
+#define VEC_SUM_QUERIES 4
+#define VEC_SUM_VECS 4
 
 typedef __m512 vf;
 
@@ -172,7 +173,7 @@ VEC_INLINE vf vec_load_e4m3(const void *p, size_t count)
     return _mm512_mask_cvtph_ps(_mm512_set1_ps(NAN), number, half);
 }
 
-/* Asks for the line in the second-level cache. */
+/* The line into the second-level cache. */
 VEC_INLINE void vec_prefetch(const void *p)
 {
     _mm_prefetch(p, _MM_HINT_T1);
@@ -183,35 +184,35 @@ VEC_INLINE float vec_max_lane(vf x)
     return _mm512_reduce_max_ps(x);
 }
 
-/* Folding pairs vectors up: of two operands to be added, each lane's stand in one vector or the
+/* Reduction pairs vectors up: of two operands to be added, each lane's stand in one vector or the
  * other, so a blend, which any unit can do, spares every second shuffle. Addition commutes, so the
  * side a lane comes from does not show in the bits. */
 
 /* [a + a's upper half | b + b's upper half], eight lanes each */
-VEC_INLINE vf vec_fold8(vf a, vf b)
+VEC_INLINE vf vec_reduce8(vf a, vf b)
 {
     const vf near = _mm512_mask_blend_ps(0xff00, a, b);
     return _mm512_add_ps(near, _mm512_shuffle_f32x4(a, b, 0x4e));
 }
 
 /* four vectors of [a | b] to the four lanes of each: [a | b | c | d] */
-VEC_INLINE vf vec_fold4(vf ab, vf cd)
+VEC_INLINE vf vec_reduce4(vf ab, vf cd)
 {
     return _mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xdd));
 }
 
 /* Per 128-bit lane: [a0 + a2, a1 + a3, b0 + b2, b1 + b3] */
-VEC_INLINE vf vec_fold2(vf a, vf b)
+VEC_INLINE vf vec_reduce2(vf a, vf b)
 {
     const vf near = _mm512_mask_blend_ps(0xcccc, a, b);
     return _mm512_add_ps(near, _mm512_shuffle_ps(a, b, 0x4e));
 }
 
-/* Four vectors whose 128-bit lanes await their last two foldings, + 2 and + 1: lane l of the result
+/* Four vectors whose 128-bit lanes await their last two steps, + 2 and + 1: lane l of the result
  * is [x0 | x1 | x2 | x3], the sum of lane l of each. */
-VEC_INLINE vf vec_fold1(vf x0, vf x1, vf x2, vf x3)
+VEC_INLINE vf vec_reduce1(vf x0, vf x1, vf x2, vf x3)
 {
-    const vf x01 = vec_fold2(x0, x1), x23 = vec_fold2(x2, x3);
+    const vf x01 = vec_reduce2(x0, x1), x23 = vec_reduce2(x2, x3);
     return _mm512_add_ps(_mm512_shuffle_ps(x01, x23, 0x88), _mm512_shuffle_ps(x01, x23, 0xdd));
 }
 
@@ -219,9 +220,9 @@ VEC_INLINE vf vec_sum16(const vf *x)
 {
     vf lanes[4];
     for (int e = 0; e < 4; e++) {
-        lanes[e] = vec_fold4(vec_fold8(x[e], x[4 + e]), vec_fold8(x[8 + e], x[12 + e]));
+        lanes[e] = vec_reduce4(vec_reduce8(x[e], x[4 + e]), vec_reduce8(x[8 + e], x[12 + e]));
     }
-    return vec_fold1(lanes[0], lanes[1], lanes[2], lanes[3]);
+    return vec_reduce1(lanes[0], lanes[1], lanes[2], lanes[3]);
 }
 
 /* out[i] = the sum of x[i]'s lanes in the fixed order: i + 8, then + 4, + 2, + 1. */
@@ -232,7 +233,7 @@ VEC_INLINE void vec_sums(const vf *x, int count, float *out)
         return;
     }
     for (int i = 0; i < count; i += 4) {
-        const vf lanes = vec_fold4(vec_fold8(x[i], x[i + 1]), vec_fold8(x[i + 2], x[i + 3]));
+        const vf lanes = vec_reduce4(vec_reduce8(x[i], x[i + 1]), vec_reduce8(x[i + 2], x[i + 3]));
         const vf two = _mm512_add_ps(lanes, _mm512_permute_ps(lanes, 0x4e));
         const vf one = _mm512_add_ps(two, _mm512_permute_ps(two, 0xb1));
         const __m512i firsts = _mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);

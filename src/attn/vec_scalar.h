@@ -11,12 +11,18 @@
 
 #include "attn/kernels.h"
 
+/* The kernels are specialised by arguments that are constants once they are inlined. */
+#if defined(__GNUC__)
+#define VEC_INLINE static inline __attribute__((always_inline))
+#else
 #define VEC_INLINE static inline
+#endif
+
 #define VEC_LANES 4
 #define VEC_DOT_QUERIES 1
 #define VEC_DOT_KEYS 4
-#define VEC_WEIGH_QUERIES 1
-#define VEC_WEIGH_VECS 4
+#define VEC_SUM_QUERIES 1
+#define VEC_SUM_VECS 4
 
 typedef struct {
     float x[VEC_LANES];
@@ -271,7 +277,7 @@ VEC_INLINE vf vec_load_e4m3(const void *p, size_t count)
     return r;
 }
 
-/* The baseline has no portable way to ask for a line. */
+/* The baseline has no portable prefetch. */
 VEC_INLINE void vec_prefetch(const void *p)
 {
     (void)p;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * bench.c: how fast each kernel is alone, on data of the first and second cache level: 4096
- * elements, or a tile of 64 rows of 128. Times are CPU time of this thread, so that a busy machine
+ * elements, or a tile of 64 keys of 128. Times are CPU time of this thread, so that a busy machine
  * costs little; each line is the median of SAMPLES after a warm-up, with the distance from the
  * tenth to the ninetieth percentile as the spread. An element is a number converted, or one
- * multiply-add of dot and weigh; bytes are those of x and y, or of the keys or values once. */
+ * multiply-add of dot and weighted_sum; bytes are those of x and y, or of the keys or values
+ * once. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,12 +40,12 @@ struct bench_case {
 
 static void run_widen(struct bench *b)
 {
-    b->kernels->widen[b->dtype](b->x, COUNT, b->y);
+    b->kernels->widen(b->dtype, b->x, COUNT, b->y);
 }
 
 static void run_narrow(struct bench *b)
 {
-    b->kernels->narrow[b->dtype](b->x, COUNT, b->y);
+    b->kernels->narrow(b->dtype, b->x, COUNT, b->y);
 }
 
 static void run_scale(struct bench *b)
@@ -60,27 +61,55 @@ static void run_softcap(struct bench *b)
 /* Tiles after tiles: the maxima stay, weights become scores again, near 0. */
 static void run_softmax(struct bench *b)
 {
+    struct softmax_job job = {
+        .num_queries = b->queries,
+        .num_keys = TILE_KEYS,
+        .scale = 1.0f,
+        .max = b->max,
+        .sum = b->sum,
+        .alpha = b->alpha,
+    };
     for (int i = 0; i < COUNT / TILE_KEYS; i += b->queries) {
-        b->kernels->softmax(b->x + i * TILE_KEYS, b->queries, TILE_KEYS, 1.0f, b->max, b->sum,
-                            b->alpha);
+        job.scores = b->x + i * TILE_KEYS;
+        b->kernels->softmax(&job);
     }
+}
+
+static struct dot_job dot_job_of(struct bench *b, const float *q)
+{
+    return (struct dot_job){
+        .dtype = b->dtype,
+        .q = q,
+        .q_stride = WIDTH,
+        .keys = b->rows,
+        .num_queries = b->queries,
+        .num_keys = TILE_KEYS,
+        .width = WIDTH,
+        .scores = b->scores,
+    };
 }
 
 static void run_dot(struct bench *b)
 {
-    b->kernels->dot[b->dtype](b->q, WIDTH, b->queries, b->rows, NULL, TILE_KEYS, WIDTH, b->scores);
+    const struct dot_job job = dot_job_of(b, b->q);
+    b->kernels->dot(&job);
+}
+
+static void run_dot_packed(struct bench *b, int parts)
+{
+    struct dot_job job = dot_job_of(b, b->packed);
+    job.q_parts = parts;
+    b->kernels->dot_packed(&job);
 }
 
 static void run_dot_hi(struct bench *b)
 {
-    b->kernels->dot_packed[0](b->packed, WIDTH, b->queries, b->rows, NULL, TILE_KEYS, WIDTH,
-                              b->scores);
+    run_dot_packed(b, 1);
 }
 
 static void run_dot_both(struct bench *b)
 {
-    b->kernels->dot_packed[1](b->packed, WIDTH, b->queries, b->rows, NULL, TILE_KEYS, WIDTH,
-                              b->scores);
+    run_dot_packed(b, 2);
 }
 
 /* What is packed is packed again as if it were floats; zeros stay zeros. */
@@ -91,10 +120,20 @@ static void run_pack(struct bench *b)
     }
 }
 
-static void run_weigh(struct bench *b)
+static void run_weighted_sum(struct bench *b)
 {
-    b->kernels->weigh[b->dtype](b->scores, b->alpha, b->queries, b->rows, NULL, TILE_KEYS, WIDTH,
-                                b->acc, WIDTH);
+    const struct weighted_sum_job job = {
+        .dtype = b->dtype,
+        .weights = b->scores,
+        .alpha = b->alpha,
+        .values = b->rows,
+        .num_queries = b->queries,
+        .num_keys = TILE_KEYS,
+        .width = WIDTH,
+        .acc = b->acc,
+        .acc_stride = WIDTH,
+    };
+    b->kernels->weighted_sum(&job);
 }
 
 #define EVERY_DTYPE 0x1f
@@ -112,8 +151,8 @@ static const struct bench_case cases[] = {
     {"pack", run_pack, 1u << PKV_F32, 0, true},
     {"dot hi, 8 queries", run_dot_hi, 1u << PKV_BF16, 8, true},
     {"dot hi and lo, 8 queries", run_dot_both, 1u << PKV_BF16, 8, true},
-    {"weigh, 1 query", run_weigh, EVERY_DTYPE, 1, false},
-    {"weigh, 8 queries", run_weigh, EVERY_DTYPE, 8, false},
+    {"weighted sum, 1 query", run_weighted_sum, EVERY_DTYPE, 1, false},
+    {"weighted sum, 8 queries", run_weighted_sum, EVERY_DTYPE, 8, false},
 };
 
 /* ---- measuring ----------------------------------------------------------------------------- */
@@ -188,7 +227,7 @@ static void reset(struct bench *b, enum pkv_dtype stored, uint64_t seed)
     }
 }
 
-/* Dot and weigh do; the others work on COUNT elements. */
+/* Dot and weighted sum do; the others work on COUNT elements. */
 static bool reads_rows(const struct bench_case *c)
 {
     return c->queries > 0 && c->run != run_softmax;

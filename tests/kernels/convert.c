@@ -40,12 +40,12 @@ static void widen_all(struct check *check, size_t run)
     run = run == 0 ? count : run;
     check->shape = (struct shape){-1, -1, (int)run, PLACE_ENDS, "all codes"};
     for (size_t i = 0; i < count; i += run) {
-        check->kernels->widen[check->dtype](codes + i * element, run < count - i ? run : count - i,
-                                            wide + i);
+        check->kernels->widen(check->dtype, codes + i * element, run < count - i ? run : count - i,
+                              wide + i);
     }
     for (size_t i = 0; i < count && !check->failed; i++) {
         const double value = ref_load(check->dtype, codes, i);
-        check_bits(check, "y", 0, i, wide[i], (float)value / unit_of(check->dtype));
+        check_bits(check, "y", 0, i, wide[i], (float)value / value_scale_of(check->dtype));
     }
 }
 
@@ -57,7 +57,7 @@ static void widen_row(struct check *check, enum values values, size_t count, enu
     char before[MOST_WIDTH * sizeof(float)];
     const double *wide = values_take(check->dtype, values, &check->random, count, x);
     memcpy(before, x, count * element);
-    check->kernels->widen[check->dtype](x, count, y);
+    check->kernels->widen(check->dtype, x, count, y);
     for (size_t i = 0; i < count; i++) {
         check_bits(check, "y", 0, i, y[i], (float)wide[i]);
     }
@@ -97,7 +97,7 @@ static void narrow_row(struct check *check, enum values values, size_t count, en
     float before[MOST_WIDTH];
     values_take(PKV_F32, values, &check->random, count, x);
     memcpy(before, x, count * sizeof *x);
-    check->kernels->narrow[check->dtype](x, count, y);
+    check->kernels->narrow(check->dtype, x, count, y);
     for (size_t i = 0; i < count; i++) {
         if (check->dtype == PKV_F32) {
             check_bits(check, "y", 0, i, ((float *)(void *)y)[i], x[i]);
@@ -115,7 +115,7 @@ static void narrow_row(struct check *check, enum values values, size_t count, en
 static void narrow_stretch(struct check *check, const float *x, size_t count)
 {
     uint16_t y[CHUNK];
-    check->kernels->narrow[check->dtype](x, count, y);
+    check->kernels->narrow(check->dtype, x, count, y);
     for (size_t i = 0; i < count; i++) {
         uint16_t expected;
         ref_store(check->dtype, &expected, 0, (double)x[i]);

@@ -10,8 +10,8 @@
  *            sums count as zero, each time an error below 2^-126 (times the other factor)
  *
  * Beside the values it checks what "a row's bits do not depend on its company" rests on: a score
- * has the same bits computed alone, in any group of queries, beside any keys, asked ahead or not,
- * and with keys that were widened before. */
+ * has the same bits computed alone, in any group of queries, beside any keys, with a prefetch or
+ * without, and with keys that were widened before. */
 #include "kernels/rows.h"
 
 #include <math.h>
@@ -64,14 +64,32 @@ static size_t score_bytes(const struct shape *shape)
     return (size_t)((shape->queries - 1) * TILE_KEYS + shape->keys) * sizeof(float);
 }
 
+/* All queries and keys, without a prefetch. */
+static struct dot_job job_of(const struct dots *dots, const struct shape *shape)
+{
+    return (struct dot_job){
+        .dtype = dots->dtype,
+        .q_parts = dots->parts,
+        .q = dots->q,
+        .q_stride = dots->q_stride,
+        .keys = dots->keys.stored,
+        .num_queries = shape->queries,
+        .num_keys = shape->keys,
+        .width = (size_t)shape->width,
+        .scores = dots->scores,
+    };
+}
+
 static void call_whole(struct dots *dots, struct check *check)
 {
     const struct shape *shape = &check->shape;
-    const struct kernel_ahead ahead = {dots->keys.ahead, dots->keys.bytes};
     dots->scores =
         guarded_place(&check->output, 0, score_bytes(shape), sizeof(float), shape->place);
-    dots->kernel(dots->q, dots->q_stride, shape->queries, dots->keys.stored,
-                 shape->width % 2 == 0 ? &ahead : NULL, shape->keys, shape->width, dots->scores);
+    struct dot_job job = job_of(dots, shape);
+    if (shape->width % 2 == 0) {
+        job.prefetch = (struct kernel_prefetch){dots->keys.prefetched, dots->keys.bytes};
+    }
+    dots->kernel(&job);
     check_output_edges(check, dots->scores, score_bytes(shape));
     for (int i = 0; i + 1 < shape->queries; i++) {
         for (int j = shape->keys; j < TILE_KEYS; j++) {
@@ -141,8 +159,12 @@ static void compare_alone(const struct dots *dots, struct check *check)
         const int i = pair / shape->keys;
         const int j = pair % shape->keys;
         float alone = 0;
-        dots->kernel(dots->q + (size_t)i * dots->q_stride, dots->q_stride, 1, dots->keys.stored + j,
-                     NULL, 1, shape->width, &alone);
+        struct dot_job job = job_of(dots, shape);
+        job.q += (size_t)i * dots->q_stride;
+        job.keys += j;
+        job.num_queries = job.num_keys = 1;
+        job.scores = &alone;
+        dots->kernel(&job);
         check_bits(check, "computed alone, the score", (size_t)i, (size_t)j, alone,
                    dots->scores[i * TILE_KEYS + j]);
     }
@@ -160,8 +182,13 @@ static void compare_group(const struct dots *dots, struct check *check)
     for (int n = 0; n < num_keys; n++) {
         keys[n] = dots->keys.stored[chosen[n]];
     }
-    dots->kernel(dots->q + (size_t)first * dots->q_stride, dots->q_stride, queries, keys, NULL,
-                 num_keys, check->shape.width, scores);
+    struct dot_job job = job_of(dots, &check->shape);
+    job.q += (size_t)first * dots->q_stride;
+    job.keys = keys;
+    job.num_queries = queries;
+    job.num_keys = num_keys;
+    job.scores = scores;
+    dots->kernel(&job);
     for (int i = 0; i < queries; i++) {
         for (int n = 0; n < num_keys; n++) {
             check_bits(check, "in another group, the score", (size_t)(first + i), (size_t)chosen[n],
@@ -179,8 +206,11 @@ static void compare_widened(const struct dots *dots, struct check *check)
     for (int j = 0; j < check->shape.keys; j++) {
         keys[j] = dots->keys.floats[j];
     }
-    check->kernels->dot[PKV_F32](dots->q, dots->q_stride, check->shape.queries, keys, NULL,
-                                 check->shape.keys, check->shape.width, scores);
+    struct dot_job job = job_of(dots, &check->shape);
+    job.dtype = PKV_F32;
+    job.keys = keys;
+    job.scores = scores;
+    dots->kernel(&job);
     for (int i = 0; i < check->shape.queries; i++) {
         for (int j = 0; j < check->shape.keys; j++) {
             check_bits(check, "with widened keys, the score", (size_t)i, (size_t)j,
@@ -207,19 +237,19 @@ static void run_dots(struct dots *dots, struct check *check, enum values keys, e
 
 static void run_plain(struct check *check, enum values keys, enum values queries)
 {
-    struct dots dots = {.dtype = check->dtype, .kernel = check->kernels->dot[check->dtype]};
+    struct dots dots = {.dtype = check->dtype, .kernel = check->kernels->dot};
     run_dots(&dots, check, keys, queries);
 }
 
 static void run_hi(struct check *check, enum values keys, enum values queries)
 {
-    struct dots dots = {.dtype = PKV_BF16, .parts = 1, .kernel = check->kernels->dot_packed[0]};
+    struct dots dots = {.dtype = PKV_BF16, .parts = 1, .kernel = check->kernels->dot_packed};
     run_dots(&dots, check, keys, queries);
 }
 
 static void run_both(struct check *check, enum values keys, enum values queries)
 {
-    struct dots dots = {.dtype = PKV_BF16, .parts = 2, .kernel = check->kernels->dot_packed[1]};
+    struct dots dots = {.dtype = PKV_BF16, .parts = 2, .kernel = check->kernels->dot_packed};
     run_dots(&dots, check, keys, queries);
 }
 

@@ -36,7 +36,7 @@ static const struct kernel_case cases[] = {
     {"pack", check_pack, 0, true},
     {"dot_packed, one part", check_dot_hi, 0, true},
     {"dot_packed, both parts", check_dot_both, 0, true},
-    {"weigh", check_weigh, EVERY_DTYPE, false},
+    {"weighted_sum", check_weighted_sum, EVERY_DTYPE, false},
 };
 
 struct totals {

@@ -22,7 +22,7 @@ void rows_place(struct rows *rows, struct check *check, enum pkv_dtype dtype, en
         void *row = guarded_place(&check->rows, (int)j, rows->bytes, element, check->shape.place);
         rows->wide[j] = values_take(dtype, values, &check->random, width, row);
         rows->stored[j] = row;
-        rows->ahead[rows->count - 1 - j] = row;
+        rows->prefetched[rows->count - 1 - j] = row;
         rows->floats[j] = floats[j];
         for (size_t c = 0; c < width; c++) {
             floats[j][c] = (float)rows->wide[j][c];

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
  * rows.h: the keys or values of one tile, each row in a guarded area of its own, with the doubles
- * that its elements stand for; and the shapes that dot and weigh walk. */
+ * that its elements stand for; and the shapes that dot and weighted_sum walk. */
 #ifndef PKV_TEST_KERNELS_ROWS_H
 #define PKV_TEST_KERNELS_ROWS_H
 
 #include "kernels/check.h"
 
 struct rows {
-    size_t count, bytes;           /* of a row */
-    const void *stored[TILE_KEYS]; /* what kernels read */
-    const void *ahead[TILE_KEYS];  /* rows to be asked for: the same in another order */
+    size_t count, bytes;               /* of a row */
+    const void *stored[TILE_KEYS];     /* what kernels read */
+    const void *prefetched[TILE_KEYS]; /* the same in another order */
     const double *wide[TILE_KEYS];
     float *floats[TILE_KEYS]; /* the same as f32, not guarded */
     unsigned char (*before)[MOST_WIDTH * sizeof(float)];

@@ -147,8 +147,16 @@ static float random_scale(struct test_random *random)
 
 static void soften(struct check *check, struct tile *tile, float scale)
 {
-    check->kernels->softmax(tile->scores, 1, check->shape.keys, scale, &tile->to.max, &tile->to.sum,
-                            &tile->alpha);
+    const struct softmax_job job = {
+        .scores = tile->scores,
+        .num_queries = 1,
+        .num_keys = check->shape.keys,
+        .scale = scale,
+        .max = &tile->to.max,
+        .sum = &tile->to.sum,
+        .alpha = &tile->alpha,
+    };
+    check->kernels->softmax(&job);
 }
 
 static void run_tile(struct check *check, enum values values, enum masks mask)
@@ -188,7 +196,16 @@ static void run_batch(struct check *check, int queries)
         sum[i] = tile->to.sum;
         soften(check, tile, scale);
     }
-    check->kernels->softmax(scores, queries, check->shape.keys, scale, max, sum, alpha);
+    const struct softmax_job job = {
+        .scores = scores,
+        .num_queries = queries,
+        .num_keys = check->shape.keys,
+        .scale = scale,
+        .max = max,
+        .sum = sum,
+        .alpha = alpha,
+    };
+    check->kernels->softmax(&job);
     for (size_t i = 0; i < (size_t)queries; i++) {
         check_bits(check, "max", i, 0, max[i], tiles[i].to.max);
         check_bits(check, "sum", i, 0, sum[i], tiles[i].to.sum);

@@ -132,7 +132,7 @@ static void fill_pool(enum pkv_dtype dtype, enum values values, struct test_rand
             const uint32_t sign = (uint32_t)(random_u64(random) & 1);
             store_code(dtype, pool->stored, i, (uint32_t)code | sign << (formats[dtype].bits - 1));
         }
-        pool->wide[i] = ref_load(dtype, pool->stored, i) / (double)unit_of(dtype);
+        pool->wide[i] = ref_load(dtype, pool->stored, i) / (double)value_scale_of(dtype);
     }
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * weigh.c: acc * alpha + sum p v. With n keys, u = UNIT and B = |acc alpha| + sum |p||v| a channel
- * is off by (n + 3) u B at most: n + 1 products, each rounded once, and n additions; and as often
- * half of the smallest subnormal. Beside the values it checks that an accumulator has the same bits
- * alone, in any group of queries, asked ahead or not, with values that were widened before, and
- * channel by channel whatever the width. */
+ * weighted_sum.c: acc * alpha + sum p v. With n keys, u = UNIT and B = |acc alpha| + sum |p||v| a
+ * channel is off by (n + 3) u B at most: n + 1 products, each rounded once, and n additions; and as
+ * often half of the smallest subnormal. Beside the values it checks that an accumulator has the
+ * same bits alone, in any group of queries, with a prefetch or without, with values that were
+ * widened before, and channel by channel whatever the width. */
 #include "kernels/rows.h"
 
 #include <math.h>
@@ -59,14 +59,31 @@ static void place_accumulators(struct sums *sums, struct check *check)
     memcpy(acc_before, sums->result, sums->acc_floats * sizeof(float));
 }
 
+/* All queries and values, without a prefetch. */
+static struct weighted_sum_job job_of(const struct sums *sums, const struct check *check)
+{
+    return (struct weighted_sum_job){
+        .dtype = check->dtype,
+        .weights = sums->stored_p,
+        .alpha = sums->stored_alpha,
+        .values = sums->values.stored,
+        .num_queries = check->shape.queries,
+        .num_keys = check->shape.keys,
+        .width = (size_t)check->shape.width,
+        .acc = sums->result,
+        .acc_stride = sums->acc_stride,
+    };
+}
+
 static void call_whole(struct sums *sums, struct check *check)
 {
     const struct shape *shape = &check->shape;
     const size_t bytes = sums->acc_floats * sizeof(float);
-    const struct kernel_ahead ahead = {sums->values.ahead, sums->values.bytes};
-    check->kernels->weigh[check->dtype](sums->stored_p, sums->stored_alpha, shape->queries,
-                                        sums->values.stored, shape->width % 2 == 0 ? &ahead : NULL,
-                                        shape->keys, shape->width, sums->result, sums->acc_stride);
+    struct weighted_sum_job job = job_of(sums, check);
+    if (shape->width % 2 == 0) {
+        job.prefetch = (struct kernel_prefetch){sums->values.prefetched, sums->values.bytes};
+    }
+    check->kernels->weighted_sum(&job);
     check_output_edges(check, sums->result, bytes);
     check_that(check, memcmp(p_before, sums->stored_p, sums->p_bytes) == 0, "p was written");
     for (int i = 0; i < shape->queries; i++) {
@@ -110,9 +127,15 @@ static void compare_again(const struct sums *sums, struct check *check, const ch
     static float again[MOST_QUERIES * MOST_STRIDE];
     const size_t begin = (size_t)first * sums->acc_stride;
     memcpy(again, acc_before + begin, (size_t)count * sums->acc_stride * sizeof(float));
-    check->kernels->weigh[dtype](sums->stored_p + first * TILE_KEYS, sums->stored_alpha + first,
-                                 count, values, NULL, check->shape.keys, width, again,
-                                 sums->acc_stride);
+    struct weighted_sum_job job = job_of(sums, check);
+    job.dtype = dtype;
+    job.weights += first * TILE_KEYS;
+    job.alpha += first;
+    job.values = values;
+    job.num_queries = count;
+    job.width = (size_t)width;
+    job.acc = again;
+    check->kernels->weighted_sum(&job);
     for (int i = 0; i < count; i++) {
         for (int c = 0; c < width; c++) {
             const size_t at = (size_t)i * sums->acc_stride + (size_t)c;
@@ -158,7 +181,7 @@ static void run_sums(struct check *check, enum values values, enum values weight
     rows_check_unchanged(&sums.values, check);
 }
 
-void check_weigh(struct check *check)
+void check_weighted_sum(struct check *check)
 {
     walk_tiles(check, run_sums);
 }

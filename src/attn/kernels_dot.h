@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * kernels_dot.h: scores of queries and keys, by register blocks of num_queries x num_keys sums. A
+ * block converts each key once for all its queries; how many sums are in flight never changes the
+ * order within one. Part of kernels_template.h. */
+#ifndef PKV_ATTN_KERNELS_DOT_H
+#define PKV_ATTN_KERNELS_DOT_H
+
+#include "attn/kernels_convert.h"
+#include "attn/vec_prefetch.h"
+
+#define DOT_SUMS (VEC_DOT_QUERIES * VEC_DOT_KEYS)
+
+/* scores[i][j] = the sum of sums[i * num_keys + j]'s lanes. */
+VEC_INLINE void dot_store(int num_queries, int num_keys, const vf *sums, float *scores)
+{
+    const int num_sums = num_queries * num_keys;
+    float reduced[DOT_SUMS];
+    if (num_sums % 4 == 0) {
+        vec_sums(sums, num_sums, reduced);
+    } else {
+        for (int n = 0; n < num_sums; n++) {
+            reduced[n] = vec_sum(sums[n]);
+        }
+    }
+    for (int i = 0; i < num_queries; i++) {
+        memcpy(scores + (size_t)i * TILE_KEYS, reduced + i * num_keys,
+               (size_t)num_keys * sizeof reduced[0]);
+    }
+}
+
+/* sums[i * num_keys + j] += q[i] * keys[j] over one register of channels. */
+VEC_INLINE void dot_chunk(enum pkv_dtype dtype, int num_queries, int num_keys, const float *q,
+                          size_t q_stride, const void *const *keys, size_t first, size_t count,
+                          vf *sums)
+{
+    vf key[VEC_DOT_KEYS];
+    for (int j = 0; j < num_keys; j++) {
+        key[j] = load_as(dtype, keys[j], first, count);
+    }
+    for (int i = 0; i < num_queries; i++) {
+        const vf query = vec_load(q + (size_t)i * q_stride + first);
+        for (int j = 0; j < num_keys; j++) {
+            sums[i * num_keys + j] = vec_fma(query, key[j], sums[i * num_keys + j]);
+        }
+    }
+}
+
+/* Queries from `query` on against keys from `key` on. */
+VEC_INLINE void dot_block(enum pkv_dtype dtype, int num_queries, int num_keys, int query, int key,
+                          struct prefetch *prefetch, const struct dot_job *job)
+{
+    const float *q = job->q + (size_t)query * job->q_stride;
+    const void *const *keys = job->keys + key;
+    vf sums[DOT_SUMS];
+    for (int n = 0; n < num_queries * num_keys; n++) {
+        sums[n] = vec_set(0.0f);
+    }
+    prefetch_share(prefetch);
+    size_t c = 0;
+    for (; c + VEC_LANES <= job->width; c += VEC_LANES) {
+        dot_chunk(dtype, num_queries, num_keys, q, job->q_stride, keys, c, VEC_LANES, sums);
+    }
+    if (c < job->width) {
+        dot_chunk(dtype, num_queries, num_keys, q, job->q_stride, keys, c, job->width - c, sums);
+    }
+    dot_store(num_queries, num_keys, sums, job->scores + (size_t)query * TILE_KEYS + key);
+}
+
+/* Queries from `query` on by blocks of num_queries, a constant, against all keys; what keys are
+ * left over go one by one. Returns the first query that is left over. */
+VEC_INLINE int dot_blocks(enum pkv_dtype dtype, int num_queries, int query,
+                          struct prefetch *prefetch, const struct dot_job *job)
+{
+    for (; query + num_queries <= job->num_queries; query += num_queries) {
+        int key = 0;
+        for (; key + VEC_DOT_KEYS <= job->num_keys; key += VEC_DOT_KEYS) {
+            dot_block(dtype, num_queries, VEC_DOT_KEYS, query, key, prefetch, job);
+        }
+        for (; key < job->num_keys; key++) {
+            dot_block(dtype, num_queries, 1, query, key, prefetch, job);
+        }
+    }
+    return query;
+}
+
+VEC_INLINE void dot_as(enum pkv_dtype dtype, const struct dot_job *given)
+{
+    const struct dot_job job = *given; /* whose fields no store to scores can change */
+    const int blocks = (job.num_queries + VEC_DOT_QUERIES - 1) / VEC_DOT_QUERIES *
+                       ((job.num_keys + VEC_DOT_KEYS - 1) / VEC_DOT_KEYS);
+    struct prefetch prefetch = prefetch_start(&job.prefetch, job.num_keys, blocks);
+    int query = dot_blocks(dtype, VEC_DOT_QUERIES, 0, &prefetch, &job);
+    if (VEC_DOT_QUERIES > 3) {
+        query = dot_blocks(dtype, 3, query, &prefetch, &job);
+    }
+    if (VEC_DOT_QUERIES > 2) {
+        query = dot_blocks(dtype, 2, query, &prefetch, &job);
+    }
+    dot_blocks(dtype, 1, query, &prefetch, &job);
+}
+
+static void dot(const struct dot_job *job)
+{
+    switch (job->dtype) {
+    case PKV_F32: dot_as(PKV_F32, job); break;
+    case PKV_F16: dot_as(PKV_F16, job); break;
+    case PKV_BF16: dot_as(PKV_BF16, job); break;
+    case PKV_INT8: dot_as(PKV_INT8, job); break;
+    case PKV_E4M3: dot_as(PKV_E4M3, job); break;
+    }
+}
+
+#endif
