@@ -43,7 +43,7 @@ warnings := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes \
             -Wmissing-prototypes -Wundef -Wvla -Wcast-qual $(if $(filter 1,$(WERROR)),-Werror)
 language := -std=c17 -D_DEFAULT_SOURCE -fPIC -fvisibility=hidden -ffp-contract=off
 includes  = -Iinclude
-# OpenMP's pragmas stand in src/attn alone; without it they are unknown, and that is all right.
+# OpenMP's pragmas are in src/attn alone; without it they are unknown, and that is all right.
 openmp   := $(if $(filter 1,$(OPENMP)),-fopenmp)
 comma    := ,
 compile   = $(CC) $(language) $(warnings) $(includes) $(variant) $(local) $(CPPFLAGS) $(CFLAGS)
@@ -85,6 +85,7 @@ static   := $(BUILD)/libpagedkv.a
 shared   := $(BUILD)/libpagedkv.so.$(version)
 unit     := $(BUILD)/tests/unit
 programs := $(unit) $(examples) $(addprefix $(BUILD)/,$(alone))
+gates    := $(addprefix check-,style structure includes headers words docs)
 FILES    ?= tests/vectors/*.txt
 
 say = $(if $(filter 1,$(V)),@:,@printf '  %-5s %s\n')
@@ -92,8 +93,8 @@ $(if $(filter 1,$(V)),,$(eval .SILENT:))
 MAKEFLAGS += --no-print-directory
 
 .PHONY: all lib tests check demo vectors numerics bench bench-peers bench-plot benches asan ubsan \
-        tsan stress soak coverage fuzz install uninstall format check-format check-symbols \
-        check-includes check-headers check-style help clean deps run-unit FORCE
+        tsan stress soak coverage fuzz install uninstall gates $(gates) format check-format \
+        check-symbols help clean deps run-unit FORCE
 all: lib $(examples) ## library and examples (the default)
 lib: $(static) $(shared) $(BUILD)/pagedkv.pc ## libpagedkv.a, libpagedkv.so, pagedkv.pc
 tests: lib $(programs) ## everything that make check runs
@@ -167,10 +168,10 @@ run-unit: $(unit) ; @$(unit)
 check-format: ; @clang-format --dry-run -Werror $(c_files) ## clang-format agrees
 format: ; @clang-format -i $(c_files) ## clang-format decides
 check-symbols: lib ; @scripts/check_symbols.sh $(shared) $(static) ## what the library exports
-check-includes: ; @scripts/check_includes.sh ## who may include whom
-check-headers: ; @scripts/check_headers.sh ## each public header alone, C17 and C++17
-check-style: ; @scripts/check_style.sh ## lengths, licence lines, preprocessor
-deps: ; @scripts/deps.sh ci ## installs whatever is missing for all targets
+check-docs: ## what README and docs show is run and compiled
+gates: check-format $(filter-out %-docs,$(gates)) ## check-format -style -structure -includes ..
+$(gates): ; @BUILD='$(BUILD)' scripts/$(subst -,_,$@).sh
+deps: ; @scripts/deps.sh ci ## installs the packages that any target needs
 compile_commands.json: FORCE ## for editors and clangd
 	@$(MAKE) -nB V=1 tests benches | scripts/compile_commands.sh > $@
 
@@ -187,11 +188,10 @@ install: lib ## to DESTDIR and prefix
 	ln -sf $(notdir $(shared)) $(dest_lib)/libpagedkv.so.$(major)
 	ln -sf libpagedkv.so.$(major) $(dest_lib)/libpagedkv.so
 	$(if $(manpages),$(INSTALL) -m 644 -D -t $(DESTDIR)$(mandir)/man3 $(manpages))
-uninstall: ## takes away what install put there
+uninstall: ## removes what install put there
 	rm -f $(dest_lib)/libpagedkv.* $(DESTDIR)$(pkgconfigdir)/pagedkv.pc
-	rm -f $(DESTDIR)$(includedir)/pagedkv.h
 	rm -f $(addprefix $(DESTDIR)$(mandir)/man3/,$(notdir $(manpages)))
-	rm -rf $(DESTDIR)$(includedir)/pagedkv
+	rm -rf $(addprefix $(DESTDIR)$(includedir)/,pagedkv pagedkv.h)
 clean: ; @rm -rf build compile_commands.json ## removes every variant
 help: ## this list
 	@sed -n 's/^\([a-z][a-z_. -]*\):.*## /\1:/p' Makefile | awk -F: '{printf "%-22s %s\n", $$1, $$2}'

@@ -70,6 +70,12 @@ report 'suite that is not in tests/suites.h' "$(for suite in $suites; do
     grep -qx "SUITE($suite)" tests/suites.h || echo "$suite"
 done)"
 
+if command -v shellcheck >/dev/null; then
+    report 'shellcheck' "$(shellcheck scripts/*.sh .ci/run || true)"
+else
+    echo 'skipped: shellcheck, not on this machine'
+fi
+
 # What README and docs show of our files is in them.
 scripts/check_docs.sh --parts || bad=1
 

@@ -12,22 +12,24 @@ demo) want='gcc libc6-dev make libjemalloc-dev libxxhash-dev' ;;
 check) want='gcc libc6-dev make libjemalloc-dev libcunit1-dev libxxhash-dev' ;;
 bench) want='gcc libc6-dev make libjemalloc-dev libxxhash-dev gnuplot-nox' ;;
 ci) want='gcc g++ libc6-dev make libjemalloc-dev libcunit1-dev libxxhash-dev clang clang-format
-          libclang-rt-dev libomp-dev binutils pkg-config' ;;
+          libclang-rt-dev libomp-dev binutils pkg-config mandoc shellcheck python3' ;;
 *) echo "usage: deps.sh [demo|check|bench|ci]" >&2; exit 2 ;;
 esac
 
+# CC may be "ccache gcc".
 first_word() {
-    echo "$1"
+    echo "${1%% *}"
 }
 
 # A header counts as there when the compiler finds it, wherever it was installed from.
 has_header() {
+    # shellcheck disable=SC2086
     echo "#include <$1>" | ${CC:-cc} ${CPPFLAGS:-} -E - >/dev/null 2>&1
 }
 
 has() {
     case $1 in
-    gcc) command -v "$(first_word ${CC:-cc})" >/dev/null ;;
+    gcc) command -v "$(first_word "${CC:-cc}")" >/dev/null ;;
     libc6-dev) has_header stdio.h ;;
     libjemalloc-dev) has_header jemalloc/jemalloc.h ;;
     libcunit1-dev) has_header CUnit/Basic.h ;;
@@ -63,6 +65,7 @@ fi
 echo "installing:$missing"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
+# shellcheck disable=SC2086
 if ! { $as_root apt-get update && $as_root env DEBIAN_FRONTEND=noninteractive $line; } \
     >"$log" 2>&1; then
     tail -n 20 "$log" >&2
