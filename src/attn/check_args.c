@@ -1,117 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * check_args.c: scalars, presence and geometry of a raw call. */
-#include "attn/check.h"
+ * check_args.c: scalars, presence, options and strides of a raw call. */
+#include "attn/check_args.h"
+
+#include "attn/check_cache.h"
+#include "attn/gqa_constants.h"
 #include "base/checked.h"
 #include "base/dtype.h"
 #include "base/error.h"
-
-#define INVALID(...) refuse(PKV_INVALID_ARGUMENT, __VA_ARGS__)
 
 static bool is_known(enum pkv_dtype dtype)
 {
     return pkv_dtype_bytes(dtype) != 0;
 }
-
-/* ---- views --------------------------------------------------------------------------------- */
-
-void gqa_resolve_view(struct pkv_kv_view *view)
-{
-    const size_t cells = (size_t)view->block_size;
-    const size_t heads = (size_t)view->kv_heads;
-    if (view->v_width == 0) {
-        view->v_width = view->k_width;
-    }
-    if (view->k_cell_stride == 0) {
-        view->k_cell_stride = (size_t)view->k_width;
-    }
-    if (view->v_cell_stride == 0) {
-        view->v_cell_stride = (size_t)view->v_width;
-    }
-    if (view->k_head_stride == 0) {
-        view->k_head_stride = cells * view->k_cell_stride;
-    }
-    if (view->v_head_stride == 0) {
-        view->v_head_stride = cells * view->v_cell_stride;
-    }
-    if (view->k_block_stride == 0) {
-        view->k_block_stride = heads * view->k_head_stride;
-    }
-    if (view->v_block_stride == 0) {
-        view->v_block_stride = heads * view->v_head_stride;
-    }
-}
-
-/* Bytes from the first element of a strided array to its last; false on overflow. */
-static bool view_bytes(const struct pkv_kv_view *view, bool is_key, size_t *bytes)
-{
-    const size_t counts[] = {(size_t)view->num_blocks, (size_t)view->kv_heads,
-                             (size_t)view->block_size};
-    const size_t strides[] = {is_key ? view->k_block_stride : view->v_block_stride,
-                              is_key ? view->k_head_stride : view->v_head_stride,
-                              is_key ? view->k_cell_stride : view->v_cell_stride};
-    size_t elements = (size_t)(is_key ? view->k_width : view->v_width);
-    for (size_t i = 0; i < 3; i++) {
-        size_t reach = 0;
-        if (!checked_mul(counts[i] - 1, strides[i], &reach) ||
-            !checked_add(elements, reach, &elements)) {
-            return false;
-        }
-    }
-    return checked_mul(elements, pkv_dtype_bytes(is_key ? view->k_dtype : view->v_dtype), bytes);
-}
-
-static enum pkv_status check_view_half(const struct pkv_kv_view *view, const char *name,
-                                       bool is_key)
-{
-    const char half = is_key ? 'k' : 'v';
-    const size_t width = (size_t)(is_key ? view->k_width : view->v_width);
-    const size_t cell = is_key ? view->k_cell_stride : view->v_cell_stride;
-    const size_t head = is_key ? view->k_head_stride : view->v_head_stride;
-    const size_t block = is_key ? view->k_block_stride : view->v_block_stride;
-    size_t bytes = 0;
-    if (cell < width || head < width || block < width) {
-        return INVALID("%s.%c strides (%zu, %zu, %zu): one is below the width %zu", name, half,
-                       block, head, cell, width);
-    }
-    if (!view_bytes(view, is_key, &bytes)) {
-        return INVALID("%s.%c: its bytes overflow", name, half);
-    }
-    return PKV_OK;
-}
-
-static enum pkv_status check_view(const struct pkv_gqa_args *args, const struct pkv_kv_view *raw,
-                                  const char *name, struct pkv_kv_view *view)
-{
-    const int32_t v_width = args->v_width != 0 ? args->v_width : args->k_width;
-    if (raw->k == NULL) {
-        return INVALID("%s.k is NULL", name);
-    }
-    if ((raw->v == NULL) != args->v_in_k) {
-        return INVALID(args->v_in_k ? "%s.v is set beside v_in_k" : "%s.v is NULL", name);
-    }
-    if (raw->num_blocks < 1 || raw->block_size < 1) {
-        return INVALID("%s: num_blocks = %d, block_size = %d, below 1", name, raw->num_blocks,
-                       raw->block_size);
-    }
-    if (raw->kv_heads != args->kv_heads || raw->k_width != args->k_width) {
-        return INVALID("%s: kv_heads = %d, k_width = %d, not the call's %d and %d", name,
-                       raw->kv_heads, raw->k_width, args->kv_heads, args->k_width);
-    }
-    *view = *raw;
-    if (args->v_in_k) {
-        view->v_width = v_width;
-        view->v_dtype = raw->k_dtype;
-    }
-    gqa_resolve_view(view);
-    if (view->v_width != v_width) {
-        return INVALID("%s.v_width = %d, not the call's %d", name, view->v_width, v_width);
-    }
-    const enum pkv_status status = check_view_half(view, name, true);
-    return status != PKV_OK || args->v_in_k ? status : check_view_half(view, name, false);
-}
-
-/* ---- the call ------------------------------------------------------------------------------ */
 
 static enum pkv_status check_heads(const struct pkv_gqa_args *args)
 {
@@ -270,92 +171,6 @@ static enum pkv_status check_strides(const struct pkv_gqa_args *args, struct cal
     return PKV_OK;
 }
 
-/* The extended cache [batch][kv_heads][S + q_len] of the functional form beside past's S. */
-static enum pkv_status check_dense_copy(const struct pkv_gqa_args *args, struct call *call)
-{
-    const bool is_empty = args->past.k == NULL || args->past.block_size == 0;
-    if (args->past.block_size < 0 || (is_empty && args->past.block_size > 0)) {
-        return INVALID("past.k is NULL with past.block_size = %d", args->past.block_size);
-    }
-    if (!is_empty) {
-        const enum pkv_status status = check_view(args, &args->past, "past", &call->past);
-        if (status != PKV_OK) {
-            return status;
-        }
-        if (args->past.num_blocks != args->batch) {
-            return INVALID("past.num_blocks = %d, not batch = %d", args->past.num_blocks,
-                           args->batch);
-        }
-    }
-    if (args->k == NULL || args->num_tokens == 0) { /* nothing is appended, nothing written */
-        call->cache = call->past;
-        return PKV_OK;
-    }
-    const enum pkv_status status = check_view(args, &args->present, "present", &call->present);
-    if (status != PKV_OK) {
-        return status;
-    }
-    const struct pkv_kv_view *past = &call->past;
-    const struct pkv_kv_view *present = &call->present;
-    if (present->num_blocks != args->batch ||
-        (!is_empty && (past->k_dtype != present->k_dtype || past->v_dtype != present->v_dtype))) {
-        return INVALID("present: num_blocks = %d or its dtypes are not those of past and batch",
-                       present->num_blocks);
-    }
-    call->cache = call->present;
-    return PKV_OK;
-}
-
-/* The call's own k and v as a cache: one endless block whose row b begins at token cu_seqlens_k[b].
- * Keys that are rotated or normed are stored in the workspace instead, packed. */
-static void view_activations(const struct pkv_gqa_args *args, struct call *call)
-{
-    const size_t k_width = (size_t)args->k_width;
-    const size_t v_width = (size_t)call->shape.v_width;
-    const size_t packed = (size_t)args->kv_heads * k_width;
-    const size_t k_stride = call->shape.all_new ? packed : call->k_stride;
-    struct pkv_kv_view *cache = &call->cache;
-    *cache = (struct pkv_kv_view){
-        .k_dtype = args->dtype,
-        .v_dtype = args->dtype,
-        .num_blocks = INT32_MAX,
-        .kv_heads = args->kv_heads,
-        .block_size = INT32_MAX,
-        .k_width = args->k_width,
-        .v_width = call->shape.v_width,
-        .k_block_stride = k_stride,
-        .k_head_stride = k_width,
-        .k_cell_stride = k_stride,
-        .v_block_stride = call->v_stride,
-        .v_head_stride = v_width,
-        .v_cell_stride = call->v_stride,
-    };
-}
-
-static enum pkv_status check_caches(const struct pkv_gqa_args *args, struct call *call)
-{
-    if (args->batch == 0) {
-        return PKV_OK;
-    }
-    if (args->form == PKV_CACHE_NONE) {
-        view_activations(args, call);
-        return PKV_OK;
-    }
-    if (args->form == PKV_CACHE_DENSE_COPY) {
-        return check_dense_copy(args, call);
-    }
-    const enum pkv_status status = check_view(args, &args->past, "past", &call->past);
-    if (status != PKV_OK) {
-        return status;
-    }
-    if (args->form != PKV_CACHE_PAGED && args->slot_ids == NULL &&
-        args->past.num_blocks < args->batch) {
-        return INVALID("batch = %d, but past has %d rows", args->batch, args->past.num_blocks);
-    }
-    call->cache = call->past;
-    return PKV_OK;
-}
-
 /* The mask's presence and shape; its rows and columns are checked against lengths later. */
 static enum pkv_status check_mask(const struct pkv_gqa_args *args)
 {
@@ -387,7 +202,7 @@ static enum pkv_status check_constants(const struct pkv_gqa_args *args)
     const bool from_present = args->form == PKV_CACHE_DENSE_COPY && args->past.k == NULL;
     const struct pkv_kv_view *view = from_present ? &args->present : &args->past;
     const bool has_cache = args->form != PKV_CACHE_NONE;
-    const struct gqa_geometry geometry = {
+    const struct gqa_constants_geometry geometry = {
         .num_heads = args->num_heads,
         .kv_heads = args->kv_heads,
         .k_width = args->k_width,
@@ -405,7 +220,7 @@ static enum pkv_status check_constants(const struct pkv_gqa_args *args)
     if (args->position_ids != NULL && args->constants.rope_cos == NULL) {
         return INVALID("position_ids is set without rope_cos and rope_sin");
     }
-    return gqa_check_constants(&args->constants, &geometry, "");
+    return gqa_constants_check(&args->constants, &geometry, "");
 }
 
 static enum pkv_status check_options(const struct pkv_gqa_args *args, enum call_kind kind)

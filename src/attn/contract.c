@@ -10,8 +10,6 @@
 #include "attn/workspace.h"
 #include "base/error.h"
 
-#define INVALID(...) refuse(PKV_INVALID_ARGUMENT, __VA_ARGS__)
-
 /* A call under translation; integers that pkv_gqa reads by pointer lie in the workspace. */
 struct shim {
     const struct pkv_contract_args *in;
@@ -487,10 +485,10 @@ static enum pkv_status take_room(pkv_workspace *workspace, struct shim *shim)
 {
     const size_t batch = (size_t)shim->out.batch;
     const size_t bytes = batch * sizeof(int64_t) + (2 * batch + 1) * sizeof(int32_t);
-    if (!buffer_grow(&workspace->hooks, &workspace->shim, bytes)) {
+    if (!buffer_grow(&workspace->hooks, &workspace->contract_rows, bytes)) {
         return refuse(PKV_NO_MEMORY, "no memory for the lengths of %d rows", shim->out.batch);
     }
-    shim->kept_prefix = workspace->shim.memory;
+    shim->kept_prefix = workspace->contract_rows.memory;
     shim->kv_lens = (int32_t *)(shim->kept_prefix + batch);
     shim->cu_seqlens = shim->kv_lens + batch;
     return PKV_OK;

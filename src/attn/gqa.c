@@ -1,236 +1,287 @@
 /* SPDX-License-Identifier: MIT
  *
- * gqa.c: running one layer by its plan, and the one door to OpenMP. A phase is a list of tasks
- * dealt to workers; a worker that has done its own takes from the others. The team may be smaller
- * than was asked for, or one thread inside a caller's parallel region: workers are loop iterations,
- * so each of them runs all the same, and scratch goes by worker, not by thread. */
-#include "attn/gqa.h"
+ * gqa.c: the raw calls of attn.h. Each is validation, plan, run: pkv_gqa does all three,
+ * pkv_gqa_plan the first two, and a run by a plan checks again what it may bring anew. Nothing is
+ * written before the last check has passed. */
+#include "attn/call.h"
+#include "attn/check_args.h"
+#include "attn/check_pointers.h"
+#include "attn/check_reach.h"
+#include "attn/check_rows.h"
+#include "attn/gqa_plan.h"
+#include "attn/gqa_run.h"
+#include "attn/workspace.h"
+#include "base/checked.h"
+#include "base/error.h"
 
-#include <math.h>
-#include <unistd.h>
-
-#include "attn/run.h"
-
-int gqa_default_threads(void)
+static enum pkv_status check_handles(const pkv_workspace *workspace, const pkv_plan *plan,
+                                     const struct pkv_gqa_args *args)
 {
-    int threads = 0;
-#pragma omp parallel reduction(+ : threads)
-    threads += 1;
-    return threads < MAX_THREADS ? threads : MAX_THREADS;
-}
-
-typedef void task_function(const struct run *run, int32_t task, float *scratch);
-
-/* Appends of one row (an index into appends) for one KV head. */
-static void append_task(const struct run *run, int32_t task, float *scratch)
-{
-    const int32_t heads = run->plan->shape.kv_heads;
-    const int32_t *appends = run->plan->appends.memory;
-    const struct gqa_row *row = &run->rows[appends[task / heads]];
-    append_cells(run, row, task % heads, 0, INT64_MAX, true, scratch);
-}
-
-/* The same for calls that only append, where every row is one task. */
-static void append_row_task(const struct run *run, int32_t task, float *scratch)
-{
-    const int32_t heads = run->plan->shape.kv_heads;
-    append_cells(run, &run->rows[task / heads], task % heads, 0, INT64_MAX, true, scratch);
-}
-
-static void unit_task(const struct run *run, int32_t task, float *scratch)
-{
-    const struct unit *unit = (const struct unit *)run->plan->units.memory + task;
-    if (unit->num_members > 0) {
-        attend_shared(run, unit, scratch);
-    } else {
-        attend_unit(run, unit, scratch);
+    if (workspace == NULL || plan == NULL || args == NULL) {
+        return INVALID("%s is NULL", workspace == NULL ? "workspace"
+                                     : plan == NULL    ? "plan"
+                                                       : "args");
     }
+    if (plan->workspace != workspace) {
+        return INVALID("plan belongs to another workspace");
+    }
+    if (args->size != sizeof *args) {
+        return INVALID("args.size = %zu, not %zu", args->size, sizeof *args);
+    }
+    return PKV_OK;
 }
 
-static void fold_task(const struct run *run, int32_t task, float *scratch)
+/* Where a cache-less call stores keys that it rotates or norms. */
+static bool grow_new_keys(pkv_workspace *workspace, const struct call *call)
 {
-    const int32_t heads = run->plan->shape.kv_heads;
-    const struct fold *folds = run->plan->folds.memory;
-    attend_fold(run, &folds[task / heads], task % heads, scratch);
+    const struct pkv_gqa_args *args = call->args;
+    const int32_t tokens =
+        args->cu_seqlens_k != NULL ? args->cu_seqlens_k[args->batch] : args->num_tokens;
+    size_t bytes = 0;
+    return checked_mul((size_t)tokens, (size_t)args->kv_heads * (size_t)args->k_width, &bytes) &&
+           checked_mul(bytes, pkv_dtype_bytes(args->dtype), &bytes) &&
+           buffer_grow(&workspace->hooks, &workspace->new_keys, bytes);
 }
 
-/* Own tasks first, then what others have left. */
-static void work(pkv_workspace *workspace, int self, int num_workers, const struct run *run,
-                 task_function *function)
+static struct call_planned planned_of(const struct call *call, const struct call_reach *reach)
 {
-    float *scratch = (float *)workspace->scratch.memory + (size_t)self * workspace->scratch_floats;
-    for (int i = 0; i < num_workers; i++) {
-        struct worker *worker = &workspace->workers[(self + i) % num_workers];
-        for (;;) {
-            const int task = atomic_fetch_add_explicit(&worker->next, 1, memory_order_relaxed);
-            if (task >= worker->end) {
-                break;
-            }
-            function(run, task, scratch);
-        }
-    }
-}
-
-/* The shares are set in workers; those at the end that have none are not woken. */
-static void run_workers(pkv_workspace *workspace, const struct run *run, task_function *function)
-{
-    int active = workspace->num_threads;
-    while (active > 1 &&
-           atomic_load_explicit(&workspace->workers[active - 1].next, memory_order_relaxed) ==
-               workspace->workers[active - 1].end) {
-        active--;
-    }
-    /* The runtime's threads did not come along into a forked child: there, one thread does it all.
-     */
-    if (active == 1 || getpid() != workspace->owner) {
-        work(workspace, 0, active, run, function);
-        return;
-    }
-#pragma omp parallel for num_threads(active) schedule(static, 1)
-    for (int w = 0; w < active; w++) {
-        work(workspace, w, active, run, function);
-    }
-}
-
-static void set_share(struct worker *worker, int32_t begin, int32_t end)
-{
-    atomic_store_explicit(&worker->next, begin, memory_order_relaxed);
-    worker->end = end;
-}
-
-/* Tasks dealt evenly. */
-static void run_evenly(pkv_workspace *workspace, const struct run *run, int32_t count,
-                       task_function *function)
-{
-    const int64_t threads = workspace->num_threads;
-    if (count == 0) {
-        return;
-    }
-    for (int64_t w = 0; w < threads; w++) {
-        const int64_t begin = ((int64_t)count * w + threads - 1) / threads;
-        const int64_t end = ((int64_t)count * (w + 1) + threads - 1) / threads;
-        set_share(&workspace->workers[w], (int32_t)begin, (int32_t)end);
-    }
-    run_workers(workspace, run, function);
-}
-
-static void run_units(pkv_workspace *workspace, const struct run *run)
-{
-    const int32_t *first = run->plan->first_units.memory;
-    for (int w = 0; w < workspace->num_threads; w++) {
-        set_share(&workspace->workers[w], first[w], first[w + 1]);
-    }
-    run_workers(workspace, run, unit_task);
-}
-
-/* Whether q is packed into bf16 parts, and how many carry something: the second is zero throughout
- * when q comes as bf16 and nothing changes it. Decided by the layer alone, so that all its rows
- * share one arithmetic; never where the output is f32. */
-static int packed_parts(const struct run *run)
-{
-    const struct gqa_layer *layer = run->layer;
-    const struct pkv_attn_constants *c = run->constants;
-    const bool has_pairs = layer->cache.k_dtype == PKV_BF16;
-    if (run->kernels->pack == NULL || layer->dtype == PKV_F32 || !has_pairs) {
-        return 0;
-    }
-    const bool is_raw = c->rope_cos == NULL && c->q_norm_gain == NULL && c->k_scale_count <= 1;
-    return layer->dtype == PKV_BF16 && is_raw ? 1 : 2;
-}
-
-static struct run run_of(const pkv_workspace *workspace)
-{
-    const pkv_plan *plan = workspace->started;
-    const struct gqa_layer *layer = &workspace->layer;
-    const struct pkv_attn_constants *constants = layer->constants;
-    struct run run = {
-        .plan = plan,
-        .layer = layer,
-        .rows = plan->rows.memory,
-        .kernels = workspace->kernels,
-        .partials = workspace->partials.memory,
-        .constants = constants,
-        .group = layer->num_heads / plan->shape.kv_heads,
-        .v_dtype = plan->shape.v_in_k ? layer->cache.k_dtype : layer->cache.v_dtype,
-        .logit_scale = constants->q_scale != NULL ? *constants->q_scale
-                                                  : 1.0f / sqrtf((float)plan->shape.k_width),
+    const struct pkv_gqa_args *args = call->args;
+    return (struct call_planned){
+        .form = args->form,
+        .dtype = args->dtype,
+        .num_heads = args->num_heads,
+        .num_tokens = args->num_tokens,
+        .cache = call->cache,
+        .past = call->past,
+        .reach = *reach,
+        .has_k = args->k != NULL,
+        .all_new = call->shape.all_new,
+        .has_mask = call->shape.has_mask,
+        .sliding_window = call->shape.sliding_window,
+        .not_causal = call->shape.not_causal,
+        .v_in_k = args->v_in_k,
     };
-    run.packed_parts = packed_parts(&run);
-    run.logit_scale *= value_scale_of(layer->cache.k_dtype);
-    if (constants->k_scale_count == 1) {
-        run.logit_scale *= constants->k_scale[0];
-    }
-    return run;
 }
 
-void gqa_start_layer(pkv_workspace *workspace, const pkv_plan *plan, const struct gqa_layer *layer)
+static enum pkv_status plan_call(pkv_workspace *workspace, const struct call *call, pkv_plan *plan)
 {
-    workspace->started = plan;
-    workspace->constants = *layer->constants;
-    workspace->layer = *layer;
-    workspace->layer.constants = &workspace->constants;
-    if (layer->mask != NULL) {
-        workspace->mask = *layer->mask;
-        workspace->layer.mask = &workspace->mask;
+    const struct pkv_gqa_args *args = call->args;
+    struct gqa_row *rows = gqa_plan_rows(workspace, plan, args->batch);
+    if (rows == NULL) {
+        return refuse(PKV_NO_MEMORY, "no memory for %d rows", args->batch);
     }
-    if (layer->copy_from != NULL) {
-        workspace->copy_from = *layer->copy_from;
-        workspace->layer.copy_from = &workspace->copy_from;
+    enum pkv_status status = check_rows(workspace, call, rows);
+    if (status != PKV_OK) {
+        return status;
     }
+    const struct call_reach reach = check_reach_of_rows(call, rows);
+    plan->call = planned_of(call, &reach);
+    status = check_reach(args, &reach);
+    if (status == PKV_OK) {
+        status = check_call_pointers(call);
+    }
+    if (status == PKV_OK && call->shape.all_new && !grow_new_keys(workspace, call)) {
+        status = refuse(PKV_NO_MEMORY, "no memory for the keys of a cache-less call");
+    }
+    return status == PKV_OK ? gqa_plan_split(workspace, plan, &call->shape) : status;
 }
 
-/* Appends and folds are tasks per KV head, a unit is one. */
-static int32_t phase_tasks(const pkv_workspace *workspace, enum pkv_phase phase)
+/* The view of a call's own keys and values is only read. */
+static void *unconst(const void *pointer)
 {
-    const pkv_plan *plan = workspace->started;
-    const struct gqa_layer *layer = &workspace->layer;
-    const int32_t heads = plan->shape.kv_heads;
-    if (layer->q == NULL) {
-        return phase == PKV_PHASE_APPEND ? plan->num_rows * heads : 0;
-    }
-    switch (phase) {
-    case PKV_PHASE_APPEND: return layer->k != NULL ? plan->num_appends * heads : 0;
-    case PKV_PHASE_ATTEND: return plan->num_units;
-    case PKV_PHASE_MERGE: break;
-    }
-    return plan->num_folds * heads;
+    union {
+        const void *in;
+        void *out;
+    } p = {pointer};
+    return p.out;
 }
 
-static task_function *phase_function(const pkv_workspace *workspace, enum pkv_phase phase)
+static struct gqa_layer_mask mask_of(const struct pkv_gqa_args *args)
 {
-    switch (phase) {
-    case PKV_PHASE_APPEND: return workspace->layer.q == NULL ? append_row_task : append_task;
-    case PKV_PHASE_ATTEND: return unit_task;
-    case PKV_PHASE_MERGE: break;
+    const size_t keys = (size_t)args->mask_keys;
+    const size_t head = (size_t)args->mask_queries * keys;
+    return (struct gqa_layer_mask){
+        .entries = args->attn_mask,
+        .dtype = args->mask_dtype,
+        .row_stride = args->mask_batch > 1 ? (size_t)args->mask_heads * head : 0,
+        .head_stride = args->mask_heads > 1 ? head : 0,
+        .query_stride = keys,
+    };
+}
+
+typedef void layer_function(pkv_workspace *workspace, const pkv_plan *plan,
+                            const struct gqa_layer *layer);
+
+/* Passes the call as a layer to gqa_run_layer or gqa_start_layer. */
+static void run_call(pkv_workspace *workspace, const struct call *call, const pkv_plan *plan,
+                     layer_function *function)
+{
+    const struct pkv_gqa_args *args = call->args;
+    workspace->running = NULL;
+    if (args->num_tokens == 0) {
+        return;
     }
-    return fold_task;
-}
-
-int32_t gqa_num_tasks(const pkv_workspace *workspace, enum pkv_phase phase)
-{
-    return workspace->started == NULL ? 0 : phase_tasks(workspace, phase);
-}
-
-void gqa_run_task(pkv_workspace *workspace, enum pkv_phase phase, int32_t task, int worker)
-{
-    const struct run run = run_of(workspace);
-    float *scratch =
-        (float *)workspace->scratch.memory + (size_t)worker * workspace->scratch_floats;
-    phase_function(workspace, phase)(&run, task, scratch);
-}
-
-void gqa_run_layer(pkv_workspace *workspace, const pkv_plan *plan, const struct gqa_layer *layer)
-{
-    gqa_start_layer(workspace, plan, layer);
-    const struct run run = run_of(workspace);
-    for (int phase = PKV_PHASE_APPEND; phase < PKV_NUM_PHASES; phase++) {
-        const int32_t tasks = phase_tasks(workspace, (enum pkv_phase)phase);
-        task_function *function = phase_function(workspace, (enum pkv_phase)phase);
-        if (phase == PKV_PHASE_ATTEND && tasks > 0) {
-            run_units(workspace, &run);
-        } else {
-            run_evenly(workspace, &run, tasks, function);
-        }
+    const struct gqa_layer_mask mask = mask_of(args);
+    struct gqa_layer layer = {
+        .dtype = args->dtype,
+        .num_heads = args->num_heads,
+        .q = args->q,
+        .k = call->appends || call->shape.all_new ? args->k : NULL,
+        .v = call->appends ? args->v : NULL,
+        .out = args->out,
+        .lse = args->lse,
+        .q_stride = call->q_stride,
+        .k_stride = call->k_stride,
+        .v_stride = call->v_stride,
+        .out_stride = call->out_stride,
+        .cache = call->cache,
+        .copy_from = args->form == PKV_CACHE_DENSE_COPY ? &call->past : NULL,
+        .constants = &args->constants,
+        .position_ids = args->position_ids,
+        .mask = args->attn_mask != NULL ? &mask : NULL,
+    };
+    if (args->form == PKV_CACHE_NONE) {
+        layer.cache.k = call->shape.all_new ? workspace->new_keys.memory : unconst(args->k);
+        layer.cache.v = unconst(args->v);
     }
-    workspace->started = NULL;
+    function(workspace, plan, &layer);
+}
+
+/* Everything at once, by the workspace's own plan. */
+static enum pkv_status call_now(pkv_workspace *workspace, const struct pkv_gqa_args *args,
+                                enum call_kind kind)
+{
+    struct call call;
+    if (workspace == NULL) {
+        return INVALID("workspace is NULL");
+    }
+    enum pkv_status status = check_handles(workspace, workspace->plan, args);
+    if (status == PKV_OK) {
+        status = check_args(args, kind, &call);
+    }
+    if (status == PKV_OK) {
+        status = plan_call(workspace, &call, workspace->plan);
+    }
+    if (status == PKV_OK) {
+        run_call(workspace, &call, workspace->plan, gqa_run_layer);
+    }
+    return status;
+}
+
+enum pkv_status pkv_gqa(pkv_workspace *workspace, const struct pkv_gqa_args *args)
+{
+    return call_now(workspace, args, CALL_GQA);
+}
+
+enum pkv_status pkv_append(pkv_workspace *workspace, const struct pkv_gqa_args *args)
+{
+    return call_now(workspace, args, CALL_APPEND);
+}
+
+enum pkv_status pkv_attention_over_cache(pkv_workspace *workspace, const struct pkv_gqa_args *args)
+{
+    return call_now(workspace, args, CALL_READ_ONLY);
+}
+
+enum pkv_status pkv_gqa_plan(pkv_workspace *workspace, const struct pkv_gqa_args *args,
+                             pkv_plan *plan)
+{
+    struct call call;
+    enum pkv_status status = check_handles(workspace, plan, args);
+    if (status != PKV_OK) {
+        return status;
+    }
+    plan->ready = false;
+    status = check_args(args, CALL_GQA, &call);
+    return status == PKV_OK ? plan_call(workspace, &call, plan) : status;
+}
+
+static bool same_geometry(const struct pkv_kv_view *a, const struct pkv_kv_view *b)
+{
+    return a->k_dtype == b->k_dtype && a->v_dtype == b->v_dtype && a->num_blocks == b->num_blocks &&
+           a->kv_heads == b->kv_heads && a->block_size == b->block_size &&
+           a->k_width == b->k_width && a->v_width == b->v_width;
+}
+
+/* What a plan has fixed. */
+static bool is_as_planned(const struct call *call, const pkv_plan *plan)
+{
+    const struct pkv_gqa_args *args = call->args;
+    const struct call_planned *planned = &plan->call;
+    return args->form == planned->form && args->dtype == planned->dtype &&
+           args->num_heads == planned->num_heads && args->num_tokens == planned->num_tokens &&
+           args->batch == plan->num_rows && (args->k != NULL) == planned->has_k &&
+           args->v_in_k == planned->v_in_k && call->shape.all_new == planned->all_new &&
+           call->shape.has_mask == planned->has_mask &&
+           call->shape.sliding_window == planned->sliding_window &&
+           call->shape.not_causal == planned->not_causal &&
+           same_geometry(&call->cache, &planned->cache) &&
+           same_geometry(&call->past, &planned->past) &&
+           (call->past.k == NULL) == (planned->past.k == NULL);
+}
+
+/* A planned call, checked again in what a run may change. */
+static enum pkv_status run_planned(pkv_workspace *workspace, const struct pkv_gqa_args *args,
+                                   const pkv_plan *plan, layer_function *function)
+{
+    struct call call;
+    enum pkv_status status = check_handles(workspace, plan, args);
+    if (status != PKV_OK) {
+        return status;
+    }
+    if (!plan->ready) {
+        return INVALID("plan is empty: it was refused or never made");
+    }
+    status = check_args(args, CALL_GQA, &call);
+    if (status != PKV_OK) {
+        return status;
+    }
+    if (!is_as_planned(&call, plan)) {
+        return INVALID("form, dtype, geometry, window, or presence of k and attn_mask are not as "
+                       "planned");
+    }
+    status = check_reach(args, &plan->call.reach);
+    if (status == PKV_OK) {
+        status = check_call_pointers(&call);
+    }
+    if (status == PKV_OK) {
+        run_call(workspace, &call, plan, function);
+    }
+    return status;
+}
+
+enum pkv_status pkv_gqa_run(pkv_workspace *workspace, const struct pkv_gqa_args *args,
+                            const pkv_plan *plan)
+{
+    return run_planned(workspace, args, plan, gqa_run_layer);
+}
+
+enum pkv_status pkv_gqa_start(pkv_workspace *workspace, const struct pkv_gqa_args *args,
+                              const pkv_plan *plan)
+{
+    return run_planned(workspace, args, plan, gqa_start_layer);
+}
+
+int32_t pkv_gqa_num_tasks(const pkv_workspace *workspace, enum pkv_phase phase)
+{
+    const bool is_phase = (int)phase >= PKV_PHASE_APPEND && (int)phase < PKV_NUM_PHASES;
+    return workspace != NULL && is_phase ? gqa_num_tasks(workspace, phase) : 0;
+}
+
+enum pkv_status pkv_gqa_run_task(pkv_workspace *workspace, enum pkv_phase phase, int32_t task,
+                                 int worker)
+{
+    if (workspace == NULL) {
+        return INVALID("workspace is NULL");
+    }
+    const int num_workers = workspace->team.num_threads;
+    if (worker < 0 || worker >= num_workers) {
+        return INVALID("worker = %d, outside [0, num_threads = %d)", worker, num_workers);
+    }
+    const int32_t num_tasks = pkv_gqa_num_tasks(workspace, phase);
+    if (task < 0 || task >= num_tasks) {
+        return INVALID("task = %d, outside [0, %d) of phase %d", task, num_tasks, (int)phase);
+    }
+    gqa_run_task(workspace, phase, task, worker);
+    return PKV_OK;
 }

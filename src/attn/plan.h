@@ -1,30 +1,112 @@
 /* SPDX-License-Identifier: MIT
  *
- * plan.h: what the two files that split work share. */
+ * plan.h: the work of a step in three phases of tasks: appends (of rows whose append must be done
+ * before any of their keys is read), attend tasks, merges of partial results. A plan is filled by
+ * split.c and read by every layer's run.
+ *
+ *   An attend task covers, for num_heads KV heads, either queries [q0, q1) of one row against its
+ *   spans [span0, span1), or the one query of each of several rows against a span that they share.
+ *   A task that covers all spans of its queries writes the output. Any other leaves one partial
+ *   result per visible span and KV head, numbered from `partial` on, and a merge combines those of
+ *   one block of queries in ascending order of spans.
+ *
+ * num_* count what is in force in the buffers, which keep their size from step to step. */
 #ifndef PKV_ATTN_PLAN_H
 #define PKV_ATTN_PLAN_H
 
-#include "attn/workspace.h"
+#include "attn/buffer.h"
+#include "attn/call.h"
+#include "attn/gqa_row.h"
+#include "attn/gqa_shape.h"
 
-/* Appends one item to a list of the plan; false when there is no memory. */
-bool plan_push(pkv_workspace *workspace, struct buffer *list, int32_t *count, const void *item,
-               size_t item_bytes);
+struct plan_task {
+    int32_t row;
+    int32_t q0, q1;
+    int32_t head, num_heads;
+    int32_t span0, span1;
+    int32_t partial;          /* -1: it covers all spans */
+    int32_t first_shared_row; /* index into shared_rows */
+    int32_t num_shared_rows;  /* 0: it is the row's own */
+    int64_t cost;             /* visible keys x query rows */
+};
 
-/* Query heads of a KV head, the most that any layer of the plan has. */
-static inline int32_t plan_group(const pkv_plan *plan)
+/* The partial results of queries [q0, q1): those of shared spans (a list from first_part on,
+ * -1 = none), then num_partials of their own. */
+struct plan_merge {
+    int32_t row;
+    int32_t q0, q1;
+    int32_t first_part;
+    int32_t partial;
+    int32_t num_partials;
+};
+
+/* A row's part of the partial results of num_partials shared spans: its query is the index-th of
+ * the num_rows that attended together. */
+struct plan_shared_part {
+    int32_t next; /* in the row's list, -1 = last */
+    int32_t partial;
+    int32_t num_partials;
+    int32_t index;
+    int32_t num_rows;
+};
+
+/* A row's list of parts, and how many of its first spans they cover. */
+struct plan_shared {
+    int32_t first_part;
+    int32_t last_part;
+    int32_t num_spans;
+};
+
+struct pkv_plan {
+    pkv_workspace *workspace; /* that it was made with */
+    const struct pkv_hooks *hooks;
+    int32_t num_threads;
+    bool ready; /* split, and not refused since */
+    struct gqa_shape shape;
+    struct call_planned call; /* of a raw call */
+
+    int32_t num_rows, num_appends, num_tasks, num_merges, num_partials;
+    struct buffer rows;        /* struct gqa_row */
+    struct buffer appends;     /* int32_t, indices of rows */
+    struct buffer tasks;       /* struct plan_task */
+    struct buffer merges;      /* struct plan_merge */
+    struct buffer first_tasks; /* int32_t [num_threads + 1]: worker w begins with [w, w + 1) */
+
+    int32_t num_shared_parts, num_shared_rows;
+    struct buffer shared;       /* struct plan_shared [num_rows] */
+    struct buffer shared_parts; /* struct plan_shared_part */
+    struct buffer shared_rows;  /* int32_t, the rows of shared tasks */
+    int32_t num_search_sets;
+    struct buffer search_order, search_sets, search_chains; /* shared_prefix.c's, while it looks */
+
+    int32_t block_queries; /* max queries of a task */
+    size_t partial_floats; /* of one partial result and KV head */
+    size_t scratch_floats; /* of one worker */
+    int64_t cost;          /* of all tasks */
+    int64_t cost_limit;    /* that one task should not exceed by much */
+    int64_t num_read_keys; /* see gqa_plan_read_keys */
+};
+
+/* An empty plan; NULL when there is no memory. hooks must outlive it. */
+pkv_plan *plan_create(pkv_workspace *workspace, const struct pkv_hooks *hooks, int32_t num_threads);
+void plan_destroy(pkv_plan *plan);
+
+/* Adds the task for each range of its num_heads KV heads. false when there is no memory. */
+bool plan_push_tasks(pkv_plan *plan, struct plan_task task);
+
+/* KV heads that one task should take: a divisor of kv_heads, as many as keep its query rows (`rows`
+ * per KV head) within MAX_TASK_ROWS and its cost (`cost` per KV head) within the limit. */
+int32_t plan_task_heads(const pkv_plan *plan, int64_t rows, int64_t cost);
+
+/* Max query rows (queries x query heads) of a task: enough to pay for a tile's conversion, few
+ * enough for their scores and sums to stay in the first-level cache. */
+#define MAX_TASK_ROWS 64
+
+/* True for a row whose append is a phase of its own: several tasks read its new keys, or it copies.
+ */
+static inline bool plan_appends_first(const pkv_plan *plan, const struct gqa_row *row)
 {
-    return plan->shape.max_heads / plan->shape.kv_heads;
+    return row->q_len > plan->block_queries || row->copy_cells > 0;
 }
-
-/* Fills plan->shares, one a row, and makes the units that several rows share. O(rows + table
- * entries compared). */
-bool plan_share_rows(pkv_workspace *workspace, pkv_plan *plan);
-
-/* The same unit for every range of its num_heads heads. */
-bool plan_push_units(pkv_workspace *workspace, pkv_plan *plan, struct unit unit);
-
-/* KV heads that one unit should take: a divisor of kv_heads, as many as keep its query rows within
- * what the cache holds and its cost (of one span and head) within the limit. */
-int32_t plan_heads(const pkv_plan *plan, int64_t rows, int64_t cost);
 
 #endif

@@ -1,109 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * states.c: the operator's sisters that work on finished rows: the norm of heads, merging partial
- * results, and the sink. Each widens a piece of a row, works in f32 and rounds once. */
+ * states.c: the operator's sisters that work on finished results: merging two of them, and adding a
+ * sink. Each widens a piece of a head, works in f32 and rounds once. */
 #include <math.h>
 #include <string.h>
 
-#include "attn/run.h"
-#include "base/checked.h"
+#include "attn/overlap.h"
+#include "attn/workspace.h"
 #include "base/dtype.h"
 #include "base/error.h"
 
-#define INVALID(...) refuse(PKV_INVALID_ARGUMENT, __VA_ARGS__)
-
 /* Floats that are widened at a time. */
 #define PIECE 64
-
-static bool overlaps(const void *a, size_t a_bytes, const void *b, size_t b_bytes)
-{
-    const uintptr_t x = (uintptr_t)a;
-    const uintptr_t y = (uintptr_t)b;
-    return x < y + b_bytes && y < x + a_bytes;
-}
-
-/* ---- norm --------------------------------------------------------------------------------------
- */
-
-static enum pkv_status check_norm(enum pkv_dtype dtype, int32_t num_tokens, int32_t hidden,
-                                  enum pkv_dtype gain_dtype, int32_t width, float eps)
-{
-    if (!dtype_is_float(dtype) || !dtype_is_float(gain_dtype)) {
-        return INVALID("dtype = %d, gain_dtype = %d: one is not a float type", (int)dtype,
-                       (int)gain_dtype);
-    }
-    if (num_tokens < 0) {
-        return INVALID("num_tokens = %d, negative", num_tokens);
-    }
-    if (width < 1 || hidden < width || hidden % width != 0) {
-        return INVALID("hidden = %d is no multiple of width = %d", hidden, width);
-    }
-    if (!isfinite(eps) || eps <= 0) {
-        return INVALID("eps = %g, not positive and finite", (double)eps);
-    }
-    return PKV_OK;
-}
-
-/* Bytes from the first element of strided rows to the last; false on overflow. */
-static bool reach(int32_t num_tokens, size_t stride, size_t packed, size_t element, size_t *bytes)
-{
-    return checked_mul((size_t)num_tokens - 1, stride, bytes) &&
-           checked_add(*bytes, packed, bytes) && checked_mul(*bytes, element, bytes);
-}
-
-enum pkv_status pkv_qk_rms_norm(pkv_workspace *workspace, enum pkv_dtype dtype, int32_t num_tokens,
-                                int32_t hidden, const void *x, size_t x_stride, const void *gain,
-                                enum pkv_dtype gain_dtype, int32_t width, float eps, void *y,
-                                size_t y_stride)
-{
-    if (workspace == NULL) {
-        return INVALID("workspace is NULL");
-    }
-    const enum pkv_status status = check_norm(dtype, num_tokens, hidden, gain_dtype, width, eps);
-    if (status != PKV_OK || num_tokens == 0) {
-        return status;
-    }
-    const size_t packed = (size_t)hidden;
-    x_stride = x_stride != 0 ? x_stride : packed;
-    y_stride = y_stride != 0 ? y_stride : packed;
-    if (x == NULL || gain == NULL || y == NULL) {
-        return INVALID("%s is NULL", x == NULL ? "x" : gain == NULL ? "gain" : "y");
-    }
-    if (x_stride < packed || y_stride < packed) {
-        return INVALID("x_stride = %zu, y_stride = %zu: one is below hidden = %d", x_stride,
-                       y_stride, hidden);
-    }
-    const size_t element = pkv_dtype_bytes(dtype);
-    size_t x_bytes = 0;
-    size_t y_bytes = 0;
-    if (!reach(num_tokens, x_stride, packed, element, &x_bytes) ||
-        !reach(num_tokens, y_stride, packed, element, &y_bytes)) {
-        return INVALID("x_stride = %zu, y_stride = %zu: the bytes overflow", x_stride, y_stride);
-    }
-    if (overlaps(x, x_bytes, y, y_bytes) && (x != y || x_stride != y_stride)) {
-        return INVALID("y overlaps x without being it");
-    }
-    if (overlaps(gain, (size_t)width * pkv_dtype_bytes(gain_dtype), y, y_bytes)) {
-        return INVALID("y overlaps gain");
-    }
-    if (!buffer_grow(&workspace->hooks, &workspace->shim, (size_t)width * sizeof(float))) {
-        return refuse(PKV_NO_MEMORY, "no memory for a head of width %d", width);
-    }
-    float *head = workspace->shim.memory;
-    for (int32_t t = 0; t < num_tokens; t++) {
-        for (int32_t c = 0; c < hidden; c += width) {
-            const size_t from = ((size_t)t * x_stride + (size_t)c) * element;
-            const size_t to = ((size_t)t * y_stride + (size_t)c) * element;
-            workspace->kernels->widen(dtype, (const char *)x + from, (size_t)width, head);
-            norm_head(workspace->kernels, head, (size_t)width, gain, gain_dtype, eps);
-            workspace->kernels->narrow(dtype, head, (size_t)width, (char *)y + to);
-        }
-    }
-    return PKV_OK;
-}
-
-/* ---- merging -----------------------------------------------------------------------------------
- */
 
 static enum pkv_status check_states(const pkv_workspace *workspace, enum pkv_dtype dtype,
                                     int32_t num_tokens, int32_t num_heads, int32_t width)
@@ -127,7 +35,7 @@ static enum pkv_status check_state(const struct pkv_state *state, size_t out_byt
     if (state == NULL || state->out == NULL || state->lse == NULL) {
         return INVALID("%s or its out or lse is NULL", name);
     }
-    if (overlaps(state->out, out_bytes, state->lse, lse_bytes)) {
+    if (overlap_bytes(state->out, out_bytes, state->lse, lse_bytes)) {
         return INVALID("%s: its out and lse overlap", name);
     }
     return PKV_OK;
@@ -138,11 +46,11 @@ static enum pkv_status check_apart(const struct pkv_state *result, const struct 
                                    size_t out_bytes, size_t lse_bytes, const char *name)
 {
     const bool out_is_bad =
-        result->out != state->out && overlaps(result->out, out_bytes, state->out, out_bytes);
+        result->out != state->out && overlap_bytes(result->out, out_bytes, state->out, out_bytes);
     const bool lse_is_bad =
-        result->lse != state->lse && overlaps(result->lse, lse_bytes, state->lse, lse_bytes);
-    if (out_is_bad || lse_is_bad || overlaps(result->out, out_bytes, state->lse, lse_bytes) ||
-        overlaps(result->lse, lse_bytes, state->out, out_bytes)) {
+        result->lse != state->lse && overlap_bytes(result->lse, lse_bytes, state->lse, lse_bytes);
+    if (out_is_bad || lse_is_bad || overlap_bytes(result->out, out_bytes, state->lse, lse_bytes) ||
+        overlap_bytes(result->lse, lse_bytes, state->out, out_bytes)) {
         return INVALID("result overlaps %s without being it", name);
     }
     return PKV_OK;
@@ -150,8 +58,8 @@ static enum pkv_status check_apart(const struct pkv_state *result, const struct 
 
 /* out = a * wa + b * wb over one head. Weights of 0 leave their side unread, so that the empty
  * state may hold anything. */
-static void weigh_two(const struct kernels *kernels, enum pkv_dtype dtype, const char *a, float wa,
-                      const char *b, float wb, size_t width, char *out)
+static void weighted_sum(const struct kernels *kernels, enum pkv_dtype dtype, const char *a,
+                         float wa, const char *b, float wb, size_t width, char *out)
 {
     const size_t element = pkv_dtype_bytes(dtype);
     for (size_t c = 0; c < width; c += PIECE) {
@@ -199,8 +107,8 @@ static void merge_head(const struct kernels *kernels, enum pkv_dtype dtype, size
     const float max = la > lb ? la : lb;
     const float ea = expf(la - max);
     const float eb = expf(lb - max);
-    weigh_two(kernels, dtype, (const char *)a->out + at, ea / (ea + eb), (const char *)b->out + at,
-              eb / (ea + eb), width, (char *)result->out + at);
+    weighted_sum(kernels, dtype, (const char *)a->out + at, ea / (ea + eb),
+                 (const char *)b->out + at, eb / (ea + eb), width, (char *)result->out + at);
     result->lse[index] = max + logf(ea + eb);
 }
 
@@ -249,8 +157,9 @@ enum pkv_status pkv_apply_sink(pkv_workspace *workspace, enum pkv_dtype dtype, i
     const size_t out_bytes = heads * (size_t)width * pkv_dtype_bytes(dtype);
     status = check_state(state, out_bytes, heads * sizeof(float), "state");
     const size_t sink_bytes = (size_t)num_heads * sizeof(float);
-    if (status == PKV_OK && (overlaps(head_sink, sink_bytes, state->out, out_bytes) ||
-                             overlaps(head_sink, sink_bytes, state->lse, heads * sizeof(float)))) {
+    if (status == PKV_OK &&
+        (overlap_bytes(head_sink, sink_bytes, state->out, out_bytes) ||
+         overlap_bytes(head_sink, sink_bytes, state->lse, heads * sizeof(float)))) {
         status = INVALID("state lies over head_sink");
     }
     for (size_t i = 0; status == PKV_OK && i < heads; i++) {
@@ -262,7 +171,7 @@ enum pkv_status pkv_apply_sink(pkv_workspace *workspace, enum pkv_dtype dtype, i
         const float keep = state->lse[i] == -INFINITY ? 0.0f : expf(state->lse[i] - max);
         const float sum = keep + expf(sink - max);
         char *out = (char *)state->out + i * (size_t)width * pkv_dtype_bytes(dtype);
-        weigh_two(workspace->kernels, dtype, out, keep / sum, out, 0.0f, (size_t)width, out);
+        weighted_sum(workspace->kernels, dtype, out, keep / sum, out, 0.0f, (size_t)width, out);
         state->lse[i] = max + logf(sum);
     }
     return status;

@@ -6,55 +6,13 @@
 
 #include <math.h>
 
+#include "attn/view.h"
+#include "attn/visible.h"
+
 /* From how many query rows on a tile is converted to f32 once, instead of in every register block.
  * e4m3 is dear to convert and pays as soon as there is more than a wide block. */
 #define STAGE_QUERY_ROWS 64
 #define STAGE_E4M3_ROWS 9
-
-struct scratch scratch_carve(const struct gqa_shape *shape, size_t rows, float *memory)
-{
-    struct scratch s = {.q_stride = padded((size_t)shape->k_width),
-                        .acc_stride = padded((size_t)shape->v_width)};
-    const size_t lanes = padded(rows);
-    size_t at = 0;
-    const struct {
-        float **part;
-        size_t floats;
-    } parts[] = {
-        {&s.q, rows * s.q_stride},
-        {&s.acc, rows * s.acc_stride},
-        {&s.total, rows * s.acc_stride},
-        {&s.scores, rows * TILE_KEYS},
-        {&s.max, lanes},
-        {&s.sum, lanes},
-        {&s.alpha, lanes},
-        {&s.total_max, lanes},
-        {&s.total_sum, lanes},
-        {&s.keys, TILE_KEYS * s.q_stride},
-        {&s.values, TILE_KEYS * s.acc_stride},
-    };
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        *parts[i].part = memory != NULL ? memory + at : NULL;
-        at += parts[i].floats;
-    }
-    s.end = at;
-    return s;
-}
-
-struct scratch scratch_from(const struct scratch *s, size_t first)
-{
-    struct scratch part = *s;
-    part.q += first * s->q_stride;
-    part.acc += first * s->acc_stride;
-    part.total += first * s->acc_stride;
-    part.scores += first * TILE_KEYS;
-    part.max += first;
-    part.sum += first;
-    part.alpha += first;
-    part.total_max += first;
-    part.total_sum += first;
-    return part;
-}
 
 void tile_gather(const struct run *run, const struct gqa_row *row, int32_t head, int32_t from,
                  int32_t to, struct tile *tile)
@@ -66,9 +24,9 @@ void tile_gather(const struct run *run, const struct gqa_row *row, int32_t head,
     for (int32_t key = from; key < to;) {
         const int32_t cell = key % shape->block_size;
         const int32_t run_length = min_i32(to - key, shape->block_size - cell);
-        const int32_t block = run_block_of(row, shape->block_size, key);
-        const char *k = run_key_cell(cache, block, head, cell);
-        const char *v = shape->v_in_k ? k : run_value_cell(cache, block, head, cell);
+        const int32_t block = gqa_row_block_of_key(row, shape->block_size, key);
+        const char *k = view_key(cache, block, head, cell);
+        const char *v = shape->v_in_k ? k : view_value(cache, block, head, cell);
         for (int32_t i = 0; i < run_length; i++) {
             tile->keys[tile->count] = k;
             tile->values[tile->count] = v;
@@ -233,12 +191,12 @@ void tile_attend(const struct run *run, size_t num_rows, const struct tile *tile
 
 /* Adds the keys of [from, to) that the mask leaves to query i and head `head` to the tile, and what
  * it adds to their scores to bias. */
-static void gather_unmasked(const struct run *run, const struct unit *unit, int32_t kv_head,
+static void gather_unmasked(const struct run *run, const struct plan_task *task, int32_t kv_head,
                             int32_t query_head, int32_t i, int32_t from, int32_t to,
                             struct tile *tile, float *bias)
 {
-    const struct gqa_mask *mask = run->layer->mask;
-    const size_t at = (size_t)unit->row * mask->row_stride +
+    const struct gqa_layer_mask *mask = run->layer->mask;
+    const size_t at = (size_t)task->row * mask->row_stride +
                       (size_t)query_head * mask->head_stride + (size_t)i * mask->query_stride;
     for (int32_t key = from; key < to; key++) {
         const size_t entry = at + (size_t)key;
@@ -252,27 +210,27 @@ static void gather_unmasked(const struct run *run, const struct unit *unit, int3
         }
         if (added != -INFINITY) {
             bias[tile->count] = added;
-            tile_gather(run, &run->rows[unit->row], kv_head, key, key + 1, tile);
+            tile_gather(run, &run->rows[task->row], kv_head, key, key + 1, tile);
         }
     }
 }
 
 /* One KV head: each (query, head of the group) has its own list of keys. */
-static void attend_masked(const struct run *run, const struct unit *unit, int32_t head,
+static void attend_masked(const struct run *run, const struct plan_task *task, int32_t head,
                           int32_t from, int32_t to, const struct scratch *s)
 {
-    const struct gqa_row *row = &run->rows[unit->row];
+    const struct gqa_row *row = &run->rows[task->row];
     struct tile tile;
     float bias[TILE_KEYS];
-    for (int32_t i = unit->q0; i < unit->q1; i++) {
+    for (int32_t i = task->q0; i < task->q1; i++) {
         const struct visible seen = visible_to(row, &run->plan->shape, i, i + 1);
-        for (int32_t g = 0; g < run->group; g++) {
-            const int32_t query_head = head * run->group + g;
-            const size_t r = (size_t)(i - unit->q0) * (size_t)run->group + (size_t)g;
+        for (int32_t g = 0; g < run->heads_per_kv; g++) {
+            const int32_t query_head = head * run->heads_per_kv + g;
+            const size_t r = (size_t)(i - task->q0) * (size_t)run->heads_per_kv + (size_t)g;
             tile.count = 0;
-            gather_unmasked(run, unit, head, query_head, i, from, min_i32(to, seen.prefix), &tile,
+            gather_unmasked(run, task, head, query_head, i, from, min_i32(to, seen.prefix), &tile,
                             bias);
-            gather_unmasked(run, unit, head, query_head, i, max_i32(from, seen.first),
+            gather_unmasked(run, task, head, query_head, i, max_i32(from, seen.first),
                             min_i32(to, seen.end), &tile, bias);
             if (tile.count > 0) {
                 const struct scratch one = scratch_from(s, r);
@@ -282,12 +240,12 @@ static void attend_masked(const struct run *run, const struct unit *unit, int32_
     }
 }
 
-void tile_attend_masked(const struct run *run, const struct unit *unit, int32_t from, int32_t to,
-                        const struct scratch *s)
+void tile_attend_masked(const struct run *run, const struct plan_task *task, int32_t from,
+                        int32_t to, const struct scratch *s)
 {
-    const size_t rows = (size_t)(unit->q1 - unit->q0) * (size_t)run->group;
-    for (int32_t h = 0; h < unit->num_heads; h++) {
+    const size_t rows = (size_t)(task->q1 - task->q0) * (size_t)run->heads_per_kv;
+    for (int32_t h = 0; h < task->num_heads; h++) {
         const struct scratch part = scratch_from(s, (size_t)h * rows);
-        attend_masked(run, unit, unit->head + h, from, to, &part);
+        attend_masked(run, task, task->head + h, from, to, &part);
     }
 }

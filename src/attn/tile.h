@@ -7,26 +7,7 @@
 #define PKV_ATTN_TILE_H
 
 #include "attn/run.h"
-#include "attn/visible.h"
-
-/* A worker's floats, carved for the unit at hand. Rows are (KV head, query, head of the group). */
-struct scratch {
-    size_t q_stride, acc_stride;
-    float *q;                                         /* [rows][q_stride] */
-    float *acc;                                       /* [rows][acc_stride], of the span */
-    float *total;                                     /* [rows][acc_stride] */
-    float *scores;                                    /* [rows][TILE_KEYS] */
-    float *max, *sum, *alpha, *total_max, *total_sum; /* [rows] */
-    float *keys;                                      /* [TILE_KEYS][q_stride], a tile converted */
-    float *values;                                    /* [TILE_KEYS][acc_stride] */
-    size_t end;
-};
-
-/* memory NULL: only counts, in end. */
-struct scratch scratch_carve(const struct gqa_shape *shape, size_t rows, float *memory);
-
-/* The same scratch from row `first` on. */
-struct scratch scratch_from(const struct scratch *s, size_t first);
+#include "attn/scratch.h"
 
 /* Cells of one KV head, key by key, as the kernels take them. */
 struct tile {
@@ -50,9 +31,9 @@ void tile_shift(const struct run *run, const struct tile *tile, int32_t heads,
 void tile_attend(const struct run *run, size_t num_rows, const struct tile *tile,
                  const struct tile *ahead, const float *bias, const struct scratch *s);
 
-/* Queries [q0, q1) of the unit against keys [from, to) of a tile under the layer's mask, each query
+/* Queries [q0, q1) of the task against keys [from, to) of a tile under the layer's mask, each query
  * head with the keys that the mask leaves to it. */
-void tile_attend_masked(const struct run *run, const struct unit *unit, int32_t from, int32_t to,
-                        const struct scratch *s);
+void tile_attend_masked(const struct run *run, const struct plan_task *task, int32_t from,
+                        int32_t to, const struct scratch *s);
 
 #endif

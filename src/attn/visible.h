@@ -10,7 +10,7 @@
 #ifndef PKV_ATTN_VISIBLE_H
 #define PKV_ATTN_VISIBLE_H
 
-#include "attn/gqa.h"
+#include "attn/gqa_row.h"
 #include "attn/kernels.h"
 #include "base/minmax.h"
 #include "base/window.h"

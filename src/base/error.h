@@ -11,6 +11,9 @@
  *     return refuse(PKV_INVALID_ARGUMENT, "slot_ids[%d] = %d, outside [0, %d)", i, id, max);  */
 enum pkv_status refuse(enum pkv_status status, const char *format, ...) PKV_PRINTF(2, 3);
 
+/* The same for what most refusals are: an argument that may not be as it is. */
+#define INVALID(...) refuse(PKV_INVALID_ARGUMENT, __VA_ARGS__)
+
 /* Invariants of our own, never the caller's mistakes: on in test builds, nothing in release. */
 #if defined(PKV_ASSERTIONS)
 #include <assert.h>

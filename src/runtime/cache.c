@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "alloc/block_pool.h"
+#include "attn/view.h"
 #include "base/carve.h"
 #include "base/checked.h"
 #include "base/error.h"
@@ -305,7 +306,7 @@ static enum pkv_status build_group(pkv_cache *cache, struct group *group)
     if (status != PKV_OK) {
         return status;
     }
-    gqa_resolve_view(&group->first_view);
+    view_resolve(&group->first_view);
     group->layer_stride_bytes = sizes.payload_bytes / (size_t)group->num_owners;
     group->shape = (struct gqa_shape){
         .kv_heads = group->config->kv_heads,
@@ -351,7 +352,7 @@ static enum pkv_status build_layers(pkv_cache *cache)
         if (status != PKV_OK) {
             return status;
         }
-        gqa_resolve_view(&layer->view);
+        view_resolve(&layer->view);
     }
     return PKV_OK;
 }

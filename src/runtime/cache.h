@@ -35,7 +35,7 @@
 #include <pthread.h>
 
 #include "alloc/mem.h"
-#include "attn/gqa.h"
+#include "attn/gqa_shape.h"
 #include "pagedkv/alloc.h"
 #include "pagedkv/cache.h"
 #include "pagedkv/metrics.h"

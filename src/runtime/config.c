@@ -9,13 +9,13 @@
 
 #include <stdio.h>
 
-#include "attn/gqa.h"
+#include "attn/gqa_constants.h"
+#include "attn/team.h"
 #include "base/checked.h"
 #include "base/dtype.h"
 #include "base/error.h"
 #include "base/hooks.h"
 
-#define MAX_THREADS 1024
 #define MAX_NAMESPACES (1 << 24)
 #define HASH_BITS 128
 
@@ -144,7 +144,7 @@ static enum pkv_status check_layer(const struct pkv_cache_config *config, int32_
         return refuse(PKV_INVALID_ARGUMENT, "%snum_heads = %d, no multiple of kv_heads = %d",
                       prefix, layer->num_heads, group->kv_heads);
     }
-    const struct gqa_geometry geometry = {
+    const struct gqa_constants_geometry geometry = {
         .num_heads = layer->num_heads,
         .kv_heads = group->kv_heads,
         .k_width = group->k_width,
@@ -154,7 +154,7 @@ static enum pkv_status check_layer(const struct pkv_cache_config *config, int32_
         .v_dtype = group->v_dtype,
     };
     const enum pkv_status sharing = layer->shares_kv ? check_sharing(config, i) : PKV_OK;
-    return sharing != PKV_OK ? sharing : gqa_check_constants(&layer->constants, &geometry, prefix);
+    return sharing != PKV_OK ? sharing : gqa_constants_check(&layer->constants, &geometry, prefix);
 }
 
 /* One key names a block in every group, so all must cut a prompt at the same places. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Which arrays a layer's constants have, and how long each is, is written down once, in
- * constants_copy. Everything here ran through gqa_check_constants before. */
+ * constants_copy. Everything here ran through gqa_constants_check before. */
 #include "runtime/constants.h"
 
 #include <string.h>

@@ -3,6 +3,9 @@
  * Attention of the open step: a plan per group, made once at begin, and one layer run by it. The
  * mutex is held only to check the handle; what a layer reads afterwards stays as it is until commit
  * or abort. A layer that shares pages runs by the same plan with nothing to append. */
+#include "attn/check_pointers.h"
+#include "attn/gqa_plan.h"
+#include "attn/gqa_run.h"
 #include "base/error.h"
 #include "runtime/reservation.h"
 #include "runtime/seq_table.h"
@@ -166,7 +169,7 @@ static enum pkv_status prepare_layer(pkv_cache *cache, pkv_step step, int32_t la
     const enum pkv_status tensors = check_tensors(&cache->config, layer, run);
     return tensors != PKV_OK
                ? tensors
-               : gqa_check_overlap(run, &cache->groups[of->group].shape, cache->step.num_tokens);
+               : check_layer_pointers(run, &cache->groups[of->group].shape, cache->step.num_tokens);
 }
 
 static const pkv_plan *plan_of(const pkv_cache *cache, int32_t layer)

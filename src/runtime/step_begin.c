@@ -15,6 +15,7 @@
  * kept is undone like an abort. Each is O(blocks touched) and takes no memory. */
 #include <string.h>
 
+#include "attn/gqa_plan.h"
 #include "base/error.h"
 #include "runtime/blocks.h"
 #include "runtime/config.h"

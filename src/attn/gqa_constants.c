@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * check_constants.c: what a layer may fix for its life, checked against its geometry: by a raw call
+ * gqa_constants.c: what a layer may fix for its life, checked against its geometry: by a raw call
  * each time, by a cache once at create. */
+#include "attn/gqa_constants.h"
+
 #include <math.h>
 
-#include "attn/gqa.h"
 #include "base/dtype.h"
 #include "base/error.h"
-
-#define INVALID(...) refuse(PKV_INVALID_ARGUMENT, __VA_ARGS__)
 
 static enum pkv_status check_logits(const struct pkv_attn_constants *c, const char *name)
 {
@@ -135,8 +134,8 @@ static enum pkv_status check_scale(const float *scale, int32_t count, bool is_qu
     return PKV_OK;
 }
 
-enum pkv_status gqa_check_constants(const struct pkv_attn_constants *c,
-                                    const struct gqa_geometry *geometry, const char *name)
+enum pkv_status gqa_constants_check(const struct pkv_attn_constants *c,
+                                    const struct gqa_constants_geometry *geometry, const char *name)
 {
     const int64_t heads = geometry->kv_heads;
     enum pkv_status status = check_logits(c, name);

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * partial.h: the state of online softmax over one span, (max, sum, acc) per query row, and merging
+ * such states in ascending order of spans, whether one task walked all of them or each left a
+ * partial result for the merge phase. */
+#ifndef PKV_ATTN_PARTIAL_H
+#define PKV_ATTN_PARTIAL_H
+
+#include "attn/run.h"
+#include "attn/scratch.h"
+
+/* Floats of one partial result for one KV head: [rows] maxima, [rows] sums, [rows][acc_stride]. */
+static inline size_t partial_floats(const struct gqa_shape *shape, size_t rows)
+{
+    return rows * (padded((size_t)shape->v_width) + 2);
+}
+
+/* The span's state into partial result `partial` of one KV head. */
+void partial_save(const struct run *run, int32_t partial, int32_t head, size_t rows,
+                  const struct scratch *s);
+
+/* The span's state into the total. */
+void partial_merge_span(const struct scratch *s, size_t rows);
+
+/* A merge task: all partial results of a block of queries, for one KV head, and its output. */
+void partial_merge(const struct run *run, const struct plan_merge *merge, int32_t head,
+                   float *memory);
+
+#endif

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * plan.c: a plan's memory, and its list of tasks. */
+#include "attn/plan.h"
+
+pkv_plan *plan_create(pkv_workspace *workspace, const struct pkv_hooks *hooks, int32_t num_threads)
+{
+    pkv_plan *plan = hooks_alloc_array(hooks, 1, sizeof *plan);
+    if (plan != NULL) {
+        plan->workspace = workspace;
+        plan->hooks = hooks;
+        plan->num_threads = num_threads;
+    }
+    return plan;
+}
+
+void plan_destroy(pkv_plan *plan)
+{
+    if (plan == NULL) {
+        return;
+    }
+    struct buffer *const buffers[] = {
+        &plan->rows,         &plan->appends,     &plan->tasks,         &plan->merges,
+        &plan->first_tasks,  &plan->shared,      &plan->shared_parts,  &plan->shared_rows,
+        &plan->search_order, &plan->search_sets, &plan->search_chains,
+    };
+    for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++) {
+        buffer_free(plan->hooks, buffers[i]);
+    }
+    hooks_free_array(plan->hooks, plan, 1, sizeof *plan);
+}
+
+bool plan_push_tasks(pkv_plan *plan, struct plan_task task)
+{
+    for (task.head = 0; task.head < plan->shape.kv_heads; task.head += task.num_heads) {
+        if (!buffer_push(plan->hooks, &plan->tasks, &plan->num_tasks, &task, sizeof task)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+int32_t plan_task_heads(const pkv_plan *plan, int64_t rows, int64_t cost)
+{
+    const int32_t kv_heads = plan->shape.kv_heads;
+    int32_t heads = kv_heads;
+    while (heads > 1 && (kv_heads % heads != 0 || heads * cost > plan->cost_limit ||
+                         heads * rows > MAX_TASK_ROWS)) {
+        heads--;
+    }
+    return heads;
+}

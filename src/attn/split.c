@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * split.c: cutting the work of a step. A row's queries are cut into blocks of at most
+ * block_queries. A block is one task, which walks all spans that it sees, unless that would leave
+ * threads idle: then its spans are dealt to several tasks, each of which leaves one partial result
+ * per span, and a merge combines them in ascending order. A task that covers all spans merges them
+ * in the same order as it goes, so the split never shows in the result.
+ *
+ * Costs are visible keys x query rows. */
+#include "attn/split.h"
+
+#include "attn/shared_prefix.h"
+#include "attn/visible.h"
+#include "base/error.h"
+
+/* Tasks that a thread should have to choose from, and the cost below which a thread is not worth
+ * waking. */
+#define TASKS_PER_THREAD 16
+#define MIN_THREAD_COST ((int64_t)4096)
+
+static int64_t block_cost(const struct pkv_plan *plan, const struct gqa_row *row, int32_t q0,
+                          int32_t q1)
+{
+    const struct visible seen = visible_to(row, &plan->shape, q0, q1);
+    return (int64_t)visible_count(&seen, 0, seen.end) * (q1 - q0) *
+           gqa_shape_heads_per_kv(&plan->shape);
+}
+
+static int32_t block_end(const struct pkv_plan *plan, const struct gqa_row *row, int32_t q0)
+{
+    return row->q_len - q0 > plan->block_queries ? q0 + plan->block_queries : row->q_len;
+}
+
+/* Max cost of one task, all its heads counted. */
+static int64_t cost_limit(const pkv_plan *plan)
+{
+    const int64_t total = plan->cost * plan->shape.kv_heads;
+    return total / ((int64_t)plan->num_threads * TASKS_PER_THREAD) + 1;
+}
+
+/* Cuts the spans of a block between tasks of about the cost limit; *partials counts the spans. */
+static bool cut_spans(pkv_plan *plan, const struct visible *seen, struct plan_task task,
+                      int32_t *partials)
+{
+    const int32_t num_spans = visible_num_spans(seen);
+    const int64_t rows =
+        (int64_t)(task.q1 - task.q0) * gqa_shape_heads_per_kv(&plan->shape) * task.num_heads;
+    const int32_t first_partial = task.partial;
+    int32_t span = task.span0;
+    while (span < num_spans) {
+        const int64_t from = (int64_t)span * SPAN_KEYS;
+        task.cost += visible_count(seen, from, from + SPAN_KEYS) * rows;
+        task.span1 = span + 1;
+        ++*partials;
+        span = visible_span(seen, span + 1);
+        if (task.cost >= plan->cost_limit || span >= num_spans) {
+            if (!plan_push_tasks(plan, task)) {
+                return false;
+            }
+            task.span0 = span;
+            task.partial = first_partial + *partials;
+            task.cost = 0;
+        }
+    }
+    return true;
+}
+
+/* The block's spans from the end of its shared prefix on, as several tasks with partial results and
+ * a merge of these and the shared ones. When that makes only one task and nothing is shared, the
+ * task keeps its result and there is no merge. */
+static bool split_into_partials(pkv_plan *plan, const struct visible *seen, struct plan_task task)
+{
+    const struct plan_shared *shared = (const struct plan_shared *)plan->shared.memory + task.row;
+    const int32_t first_task = plan->num_tasks;
+    int32_t partials = 0;
+    if (!cut_spans(plan, seen, task, &partials)) {
+        return false;
+    }
+    const int32_t num_cuts =
+        (plan->num_tasks - first_task) / (plan->shape.kv_heads / task.num_heads);
+    if (num_cuts > 1 || shared->first_part >= 0) {
+        const struct plan_merge merge = {task.row,           task.q0, task.q1, shared->first_part,
+                                         plan->num_partials, partials};
+        plan->num_partials += partials;
+        return buffer_push(plan->hooks, &plan->merges, &plan->num_merges, &merge, sizeof merge);
+    }
+    struct plan_task *tasks = plan->tasks.memory;
+    for (int32_t i = first_task; i < plan->num_tasks; i++) {
+        tasks[i].partial = -1;
+    }
+    return true;
+}
+
+/* One block of queries, in one task (times heads) when it costs less than the limit and shares no
+ * span with other rows. */
+static bool split_block(pkv_plan *plan, int32_t row_idx, int32_t q0)
+{
+    const struct gqa_row *row = (const struct gqa_row *)plan->rows.memory + row_idx;
+    const struct plan_shared *shared = (const struct plan_shared *)plan->shared.memory + row_idx;
+    const int32_t q1 = block_end(plan, row, q0);
+    const struct visible seen = visible_to(row, &plan->shape, q0, q1);
+    const int64_t rows = (int64_t)(q1 - q0) * gqa_shape_heads_per_kv(&plan->shape);
+    const int32_t keys = visible_count(&seen, 0, seen.end);
+    struct plan_task task = {
+        .row = row_idx,
+        .q0 = q0,
+        .q1 = q1,
+        .num_heads = plan_task_heads(plan, rows, min_i32(keys, SPAN_KEYS) * rows),
+        .span0 = visible_span(&seen, shared->num_spans),
+        .partial = plan->num_partials,
+    };
+    const int64_t own_keys = visible_count(&seen, (int64_t)task.span0 * SPAN_KEYS, seen.end);
+    plan->num_read_keys += own_keys * plan->shape.kv_heads;
+    const int64_t cost = keys * rows * task.num_heads;
+    if (shared->first_part >= 0 || cost >= plan->cost_limit) {
+        return split_into_partials(plan, &seen, task);
+    }
+    task.partial = -1;
+    task.span1 = visible_num_spans(&seen);
+    task.cost = cost;
+    return plan_push_tasks(plan, task);
+}
+
+/* The cost of all rows, as if nothing were shared. */
+static int64_t rows_cost(const pkv_plan *plan)
+{
+    const struct gqa_row *rows = plan->rows.memory;
+    int64_t cost = 0;
+    for (int32_t b = 0; b < plan->num_rows; b++) {
+        for (int32_t q0 = 0; q0 < rows[b].q_len; q0 = block_end(plan, &rows[b], q0)) {
+            cost += block_cost(plan, &rows[b], q0, block_end(plan, &rows[b], q0));
+        }
+    }
+    return cost;
+}
+
+static bool split_row(pkv_plan *plan, int32_t b)
+{
+    const struct gqa_row *row = (const struct gqa_row *)plan->rows.memory + b;
+    if (plan_appends_first(plan, row) &&
+        !buffer_push(plan->hooks, &plan->appends, &plan->num_appends, &b, sizeof b)) {
+        return false;
+    }
+    for (int32_t q0 = 0; q0 < row->q_len; q0 = block_end(plan, row, q0)) {
+        if (!split_block(plan, b, q0)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool split_rows(pkv_plan *plan)
+{
+    plan->cost = rows_cost(plan);
+    plan->cost_limit = cost_limit(plan);
+    if (!shared_prefix_split(plan)) {
+        return false;
+    }
+    for (int32_t b = 0; b < plan->num_rows; b++) {
+        if (!split_row(plan, b)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Which tasks each worker starts with: consecutive ones of about equal cost, the same in every
+ * layer, so that a worker finds its own rows' pages in its cache. Workers that the step cannot feed
+ * get none. */
+static bool deal_tasks(pkv_plan *plan)
+{
+    const int32_t threads = plan->num_threads;
+    const size_t bytes = ((size_t)threads + 1) * sizeof(int32_t);
+    if (!buffer_grow(plan->hooks, &plan->first_tasks, bytes)) {
+        return false;
+    }
+    int32_t *first = plan->first_tasks.memory;
+    const struct plan_task *tasks = plan->tasks.memory;
+    plan->cost = 0;
+    for (int32_t i = 0; i < plan->num_tasks; i++) {
+        plan->cost += tasks[i].cost;
+    }
+    const int64_t worth = plan->cost / MIN_THREAD_COST + 1;
+    const int64_t active = worth < threads ? worth : threads;
+    int32_t task = 0;
+    int64_t dealt = 0;
+    for (int32_t w = 0; w <= threads; w++) {
+        const int64_t share = w < active ? plan->cost * w / active : plan->cost;
+        while (task < plan->num_tasks && (dealt < share || w >= active)) {
+            dealt += tasks[task].cost;
+            task++;
+        }
+        first[w] = task;
+    }
+    return true;
+}
+
+enum pkv_status split_plan(pkv_plan *plan)
+{
+    const int32_t kv_heads = plan->shape.kv_heads;
+    plan->num_appends = plan->num_tasks = plan->num_merges = plan->num_partials = 0;
+    plan->num_shared_parts = plan->num_shared_rows = plan->num_search_sets = 0;
+    plan->num_read_keys = 0;
+    plan->block_queries = max_i32(1, MAX_TASK_ROWS / gqa_shape_heads_per_kv(&plan->shape));
+    if (!split_rows(plan) || !deal_tasks(plan)) {
+        return refuse(PKV_NO_MEMORY, "no memory for a plan of %d rows", plan->num_rows);
+    }
+    const int64_t max_tasks = (int64_t)max_i32(plan->num_rows, plan->num_merges) * kv_heads;
+    if (max_tasks > INT32_MAX) {
+        return refuse(PKV_INVALID_ARGUMENT, "%d rows of %d KV heads, more than %d tasks",
+                      plan->num_rows, kv_heads, INT32_MAX);
+    }
+    return PKV_OK;
+}
