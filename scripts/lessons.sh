@@ -1,20 +1,29 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# lessons.sh: fills the last column of the table of lessons in docs/testing.md with the tests that
-# carry a lesson's number: the file, and the case below a comment that begins with the number (or
-# ends a heading with it). The table so never claims what no test says.
+# lessons.sh [--check]: fills the last column of the table of lessons in docs/testing.md with the
+# tests that carry a lesson's number: the file, and the case below a comment that begins with the
+# number and says what holds, as in "A1: a block that a release names twice is freed once." So the
+# table never claims what no test says. With --check the page is only compared.
 set -eu
 
 page=docs/testing.md
 new=$(mktemp)
 trap 'rm -f "$new"' EXIT
 
+# A number is followed by its sentence.
+bare=$(grep -nE '^/[*] [A-J][0-9]+' tests/*.c tests/*/*.c |
+    grep -vE '/[*] ([A-J][0-9]+, )*[A-J][0-9]+: [^ ]+( [^ ]+){4}' || true)
+[ -z "$bare" ] || {
+    printf 'a lesson without its sentence:\n%s\n' "$bare"
+    exit 1
+}
+
 # tests_of A1: "file: case, case; file: case", in order
 tests_of() {
     awk -v number="$1" '
         FNR == 1 { waits = 0 }
-        $0 ~ "^/[*] (([A-J][0-9]+[ ,:]+)*|.*; )" number "([^A-Za-z0-9]|$)" { waits = 1 }
+        $0 ~ "^/[*] ([A-J][0-9]+, )*" number "[,:]" { waits = 1 }
         waits && /^static void [a-z0-9_]+\(void\)$/ {
             name = $3
             sub(/\(void\)/, "", name)

@@ -114,7 +114,7 @@ static void counts_are_those_of_the_pool(void)
     destroy_sound(pool);
 }
 
-/* A3 */
+/* A3: no block is a success, a negative number an error, and more than the pool has never fits. */
 static void alloc_tells_nothing_negative_and_too_many_apart(void)
 {
     pkv_pool *pool = pool_of(8);
@@ -135,7 +135,7 @@ static void alloc_tells_nothing_negative_and_too_many_apart(void)
     destroy_sound(pool);
 }
 
-/* A4 */
+/* A4: an allocation that falls short takes nothing, and what is left can still be taken. */
 static void alloc_fails_cleanly_when_the_pool_is_short(void)
 {
     pkv_pool *pool = pool_of(4);
@@ -203,7 +203,7 @@ static void retain_refuses_before_a_count_overflows(void)
     destroy_sound(pool);
 }
 
-/* A1 */
+/* A1: a block that a release names twice is in the free queue once. */
 static void a_block_named_twice_in_one_release_is_freed_once(void)
 {
     pkv_pool *pool = pool_of(4);
@@ -218,7 +218,7 @@ static void a_block_named_twice_in_one_release_is_freed_once(void)
     destroy_sound(pool);
 }
 
-/* A1 */
+/* A1: a release that names a block more often than it is held changes nothing. */
 static void releasing_more_than_is_held_refuses_whole(void)
 {
     pkv_pool *pool = pool_of(4);
@@ -234,7 +234,7 @@ static void releasing_more_than_is_held_refuses_whole(void)
     destroy_sound(pool);
 }
 
-/* A2 */
+/* A2: only the change of a count from one to zero frees the block. */
 static void the_free_count_rises_once_for_a_count_that_falls_twice(void)
 {
     pkv_pool *pool = pool_of(16);
@@ -467,7 +467,7 @@ static void agree(const struct model *model, const pkv_pool *pool)
     }
 }
 
-/* A11 */
+/* A11: free and held blocks are all blocks, after every operation of a random run. */
 static void a_million_random_operations_agree_with_a_naive_model(void)
 {
     struct test_random random = {test_seed()};

@@ -31,7 +31,7 @@ static void an_empty_table_passes_without_memory(void)
     CU_ASSERT_EQUAL(memory.calls, 0);
 }
 
-/* B2 */
+/* B2: -1 alone means that nothing is mapped; any other id outside the pool is refused. */
 static void every_entry_but_minus_one_outside_the_pool_refuses(void)
 {
     static const int32_t bad[] = {64, 91, INT32_MAX, -2, INT32_MIN};
@@ -48,7 +48,7 @@ static void every_entry_but_minus_one_outside_the_pool_refuses(void)
     ASSERT_STATUS(PKV_OK, pkv_block_table_check(table[0], 4, 8, 64, NULL));
 }
 
-/* B2 */
+/* B2: one block at two positions of a sequence is a mistake in its table. */
 static void an_id_twice_in_one_row_refuses_and_names_both(void)
 {
     int32_t table[4][8];

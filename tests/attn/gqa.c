@@ -246,7 +246,7 @@ static void window_and_kept_prefix_average_what_they_name(void)
     ASSERT_CLOSE(last_mean(&beyond), 3.5);
 }
 
-/* F1 */
+/* F1: a window of W keys counts the key of the query itself. */
 static void window_counts_the_query_s_own_key(void)
 {
     const double want[] = {1.0, 1.5, 2.5}; /* W - 1, W and W + 1 keys */
@@ -256,14 +256,14 @@ static void window_counts_the_query_s_own_key(void)
     }
 }
 
-/* F8 */
+/* F8: the window begins at its key, not at the block that holds that key. */
 static void window_is_exact_inside_its_first_block(void)
 {
     const struct mean mean = {30, 1, 16, 5, 0, 0};
     ASSERT_CLOSE(last_mean(&mean), 27.0);
 }
 
-/* E7 */
+/* E7: how many cells a row has does not say how many keys it has. */
 static void capacity_is_not_length(void)
 {
     float k[16], v[16], out[1];
@@ -283,7 +283,7 @@ static void capacity_is_not_length(void)
     ASSERT_CLOSE(out[0], (0 + 3 + 9) / 3.0);
 }
 
-/* E6 */
+/* E6: tokens one by one or at once leave the same cache and give the same result. */
 static void three_tokens_at_once_store_what_three_single_ones_do(void)
 {
     const float q[] = {0.5f, -0.5f, 1}, new_k[] = {0.1f, 0.2f, 0.3f}, new_v[] = {1, 2, 4};
@@ -317,7 +317,7 @@ static void three_tokens_at_once_store_what_three_single_ones_do(void)
     CU_ASSERT_EQUAL(memcmp(out[0], out[1], sizeof out[0]), 0);
 }
 
-/* F5 */
+/* F5: a token sees the same window in a prefill as in a decode step. */
 static void window_holds_in_prefill_as_in_decode(void)
 {
     float prefill[MEAN_CELLS];
@@ -332,7 +332,7 @@ static void window_holds_in_prefill_as_in_decode(void)
     ASSERT_CLOSE(prefill[19], 17.5);
 }
 
-/* B8 */
+/* B8: query head h reads KV head h / (num_heads / kv_heads). */
 static void query_heads_read_contiguous_groups_of_kv_heads(void)
 {
     static const int32_t pairs[][2] = {{6, 2}, {28, 4}, {9, 3}, {5, 1}};
@@ -374,7 +374,7 @@ static void single_key_returns_its_stored_value_exactly(void)
     }
 }
 
-/* E2 */
+/* E2: no finite logit counts as minus infinity, however low it is. */
 static void logits_far_below_any_sentinel_still_weigh(void)
 {
     static const float levels[] = {-6e4f, -524288.0f, -1e8f, -1e30f, 1e30f, 88.0f, -104.0f};

@@ -184,7 +184,7 @@ static void decode_steps_equal_the_prefill_of_the_same_tokens(void)
     pkv_workspace_destroy(workspace);
 }
 
-/* H5 */
+/* H5: the bits of a result do not depend on the number of threads. */
 static void threads_do_not_change_the_bits(void)
 {
     static const int threads[] = {2, 3, 8};

@@ -10,7 +10,7 @@
 
 #include "support/gqa_case.h"
 
-/* E1: pads, tails, what lies before the window, whatever memory held. */
+/* E1: what is not seen is not read: pads, tails, what lies before the window. */
 static void unseen_cells_never_reach_the_output(void)
 {
     pkv_workspace *workspace = case_workspace(2);
@@ -64,7 +64,7 @@ static void nan_that_is_seen_stays_in_its_row_and_head(void)
     gqa_case_free(c);
 }
 
-/* B7 */
+/* B7: block size and strides are read from the view, so any of them gives the same bits. */
 static void any_block_size_and_any_stride_give_the_same_bits(void)
 {
     static const int32_t sizes[] = {1, 2, 3, 4, 7, 16, 64};
@@ -94,7 +94,7 @@ static void any_block_size_and_any_stride_give_the_same_bits(void)
     pkv_workspace_destroy(workspace);
 }
 
-/* C1 */
+/* C1: each row of a call appends at its own length, whatever the other rows have. */
 static void rows_append_at_their_own_lengths(void)
 {
     static const int32_t past[] = {0, 8, 5};
@@ -134,7 +134,8 @@ static void shared_block_is_read_by_two_rows_and_unchanged(void)
     CU_ASSERT(isnan(v[3]) && isnan(v[5]));
 }
 
-/* C3 C4: a row without tokens, whatever its table and length say, writes nothing. */
+/* C3, C4: a row without tokens writes nothing, whatever its table and length say, and a row without
+ * keys gives zeros. */
 static void row_without_queries_writes_nothing(void)
 {
     struct case_spec spec = case_plain(test_seed());
@@ -187,8 +188,9 @@ static void empty_cache_without_causality_gives_zero_and_minus_infinity(void)
     gqa_case_free(c);
 }
 
-/* F2, the operator's part: after each step the blocks that neither the next window nor the kept
- * prefix touches are unmapped and overwritten; the means stay those of the full history. */
+/* F2: what is released is never attended. After each step the blocks that neither the next window
+ * nor the kept prefix touches are unmapped and overwritten; the means stay those of the full
+ * history. */
 struct reclaim {
     int32_t block_size, window, kept;
 };
@@ -306,8 +308,9 @@ static void stored_keys_keep_their_bytes_under_a_window(void)
     pkv_workspace_destroy(workspace);
 }
 
-/* B5: block N - 1 of a pool of more than 2^31 elements, of which nothing else is ever mapped. The
- * published threshold: block 2066 at a stride of 1039680 elements. */
+/* B5: offsets have 64 bits. Block N - 1 of a pool of more than 2^31 elements is found, of which
+ * nothing else is ever mapped. The published threshold: block 2066 at a stride of 1039680
+ * elements. */
 static void last_block_beyond_two_gibi_elements_is_found(void)
 {
     enum { WIDTH = 8, BLOCK_SIZE = 4 };

@@ -49,7 +49,7 @@ static void assert_by_hand(const struct hand *hand, double want)
     ASSERT_CLOSE(out, want);
 }
 
-/* E4 */
+/* E4: the softcap bounds logits before the mask is added to them. */
 static void softcap_comes_before_the_mask(void)
 {
     static const float mask[] = {0, 0, -INFINITY};
@@ -63,7 +63,7 @@ static void softcap_comes_before_the_mask(void)
     assert_by_hand(&hand, 0.8807780);
 }
 
-/* E2: a masked key beats none, however low the others lie. */
+/* E2: a masked key has no part in the result, however low the logits of the others are. */
 static void masked_key_stays_out_below_any_sentinel(void)
 {
     static const float mask[] = {-2e4f, -INFINITY};
@@ -97,7 +97,7 @@ static void assert_with_sink(const struct hand *hand, float sink, double want)
     assert_by_hand(&with_sink, want);
 }
 
-/* E5 */
+/* E5: the sink has its part in the denominator, and in the maximum that is subtracted. */
 static void sink_takes_its_share_of_the_weights(void)
 {
     const struct hand capped = {
@@ -459,7 +459,7 @@ SPOIL(scale_infinite, constants->v_scale = &infinite; constants->v_scale_count =
 SPOIL(scale_of_another_length, constants->k_scale_count = 16)
 SPOIL(scale_of_no_length, constants->v_scale_count = 0)
 
-/* G2 */
+/* G2: a scale that is zero or not finite is refused before anything is read. */
 static void scales_that_do_not_fit_refuse(void)
 {
     static const struct refusal refusals[] = {

@@ -641,7 +641,7 @@ static void callers_with_workspaces_of_their_own_run_side_by_side(void)
 
 /* Where the tests are built with OpenMP, each caller is a thread of a parallel region, in which the
  * library may get fewer threads than it asks for; else they run in turn. */
-/* H5 */
+/* H5: a call inside the parallel region of a caller gives the same bits. */
 static void call_inside_a_parallel_region_gives_the_same_bits(void)
 {
     struct caller callers[NUM_CALLERS];

@@ -28,7 +28,8 @@ static int run_in_child(const struct gqa_case *expected, pkv_workspace *workspac
     return gqa_case_call(c, workspace) == PKV_OK && gqa_case_same_rows(expected, c) ? 0 : 1;
 }
 
-/* H5. A team of gcc's OpenMP that existed before the fork is not there in the child. */
+/* H5: a child of fork() gets the same bits. The threads that gcc's OpenMP had before the fork do
+ * not exist in it. */
 static void a_forked_child_gets_the_same_bits_and_does_not_hang(void)
 {
     const struct case_spec spec = spec_of();
@@ -46,7 +47,7 @@ static void a_forked_child_gets_the_same_bits_and_does_not_hang(void)
     pkv_workspace_destroy(workspace);
 }
 
-/* H5. More threads than cores, and more than there is work for. */
+/* H5: also with more threads than cores, and with more than there is work for. */
 static void any_number_of_threads_gives_the_same_bits(void)
 {
     static const int threads[] = {1, 2, 3, 8, 64};

@@ -322,7 +322,7 @@ static void random_masks_match_the_reference(void)
     run_named("masks");
 }
 
-/* G1 G4 */
+/* G1, G4: one reader applies the scales on every path, at any batch, stride and order of blocks. */
 static void random_quantised_caches_match_the_reference(void)
 {
     run_named("quantised caches");

@@ -131,7 +131,7 @@ static void missing_and_unknown_arguments_refuse(void)
     assert_all_refuse(&spec, refusals);
 }
 
-/* 2 heads and widths; B8 */
+/* 2 heads and widths */
 SPOIL(heads_zero, args->num_heads = 0)
 SPOIL(heads_negative, args->num_heads = -4)
 SPOIL(kv_heads_zero, args->kv_heads = 0)
@@ -153,6 +153,7 @@ SPOIL(cell_stride_short, args->past.k_cell_stride = 7)
 SPOIL(block_stride_huge, args->past.v_block_stride = SIZE_MAX / 2)
 SPOIL(q_stride_huge, args->q_stride = SIZE_MAX / 2)
 
+/* B8: numbers of query heads that are no multiple of the KV heads are refused. */
 static void heads_and_widths_that_do_not_fit_refuse(void)
 {
     static const struct refusal refusals[] = {
@@ -254,7 +255,7 @@ static void scalars_out_of_range_refuse(void)
     assert_all_refuse(&spec, refusals);
 }
 
-/* 5 lengths; B3 */
+/* 5 lengths */
 SPOIL(cu_falls, c->cu_seqlens_q[1] = 4)
 SPOIL(cu_starts_late, c->cu_seqlens_q[0] = 1)
 SPOIL(cu_negative, c->cu_seqlens_q[1] = -1)
@@ -267,6 +268,7 @@ SPOIL(kv_int32_max, c->kv_lens[1] = INT32_MAX)
 SPOIL(kv_int32_min, c->kv_lens[1] = INT32_MIN)
 SPOIL(cu_k_on_a_cache, args->cu_seqlens_k = c->cu_seqlens_k)
 
+/* B3: lengths and offsets that lead outside are refused before anything is read. */
 static void lengths_that_contradict_each_other_refuse(void)
 {
     static const struct refusal refusals[] = {
@@ -343,7 +345,7 @@ static void sister_calls_refuse_to_go_without_a_cache(void)
 
 /* 6 capacity */
 
-/* B1: 32 columns of 4 cells end at position 127. */
+/* B1: a position past the table's row is refused: 32 columns of 4 cells end at position 127. */
 static void position_beyond_the_table_s_row_refuses(void)
 {
     struct case_spec spec = case_plain(test_seed());
@@ -427,7 +429,7 @@ static void functional_call_refuses_a_present_that_does_not_fit(void)
     assert_all_refuse(&spec, refusals);
 }
 
-/* 7 slots; C2 */
+/* 7 slots */
 SPOIL(slot_negative, c->slot_ids[1] = -1)
 SPOIL(slot_beyond, c->slot_ids[1] = args->past.num_blocks)
 SPOIL(slot_int32_min, c->slot_ids[0] = INT32_MIN)
@@ -446,6 +448,7 @@ static struct case_spec good_with_slots(void)
     }
 }
 
+/* C2: a negative slot is refused and nothing is computed from it. */
 static void slot_ids_that_name_no_row_of_their_own_refuse(void)
 {
     static const struct refusal refusals[] = {{"slot -1", slot_negative, "slot_ids[1] = -1"},
@@ -460,7 +463,7 @@ static void slot_ids_that_name_no_row_of_their_own_refuse(void)
     assert_all_refuse(&spec, refusals);
 }
 
-/* 8 block tables; B2 */
+/* 8 block tables */
 static int32_t *entry(struct gqa_case *c, int32_t b, int32_t i)
 {
     return &c->block_table[b * c->args.max_blocks + i];
@@ -480,6 +483,8 @@ SPOIL(written_by_two, *entry(c, 1, 1) = *entry(c, 0, 2))
 SPOIL(written_and_read, *entry(c, 1, 0) = *entry(c, 0, 2))
 SPOIL(written_and_in_a_tail, *entry(c, 1, 2) = *entry(c, 0, 2))
 
+/* B2: -1 alone means that nothing is mapped; any other id outside the pool is refused, also where
+ * no query reads it. */
 static void block_tables_that_lead_astray_refuse(void)
 {
     static const struct refusal refusals[] = {

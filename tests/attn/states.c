@@ -353,7 +353,7 @@ static void merging_is_its_definition_in_every_dtype(void)
     }
 }
 
-/* E3 */
+/* E3: an empty partial result changes nothing when it is merged. */
 static void merging_with_the_empty_state_is_the_identity(void)
 {
     struct test_random random = {test_seed()};

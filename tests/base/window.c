@@ -14,7 +14,8 @@ static int64_t first_by_definition(int64_t length, int64_t window)
     return j;
 }
 
-/* F1 F2 */
+/* F1, F2: which keys and blocks a window needs follows from its definition, and there is one
+ * function for it. */
 static void the_first_needed_key_and_block_are_those_of_the_definition(void)
 {
     for (int64_t length = 0; length <= 60; length++) {
@@ -30,7 +31,7 @@ static void the_first_needed_key_and_block_are_those_of_the_definition(void)
     }
 }
 
-/* C7 F6 */
+/* C7, F6: a truncation needs the keys that the query at the new length sees. */
 static void the_stated_lengths_need_the_stated_keys(void)
 {
     CU_ASSERT_EQUAL(first_needed_key(19, 4), 16);
@@ -41,7 +42,7 @@ static void the_stated_lengths_need_the_stated_keys(void)
     CU_ASSERT_EQUAL(first_needed_block(18, 8, 4), 2);
 }
 
-/* F7 */
+/* F7: a block that is wider than the window is needed while it holds the newest key. */
 static void the_block_of_the_last_key_is_needed_when_it_is_wider_than_the_window(void)
 {
     for (int64_t length = 17; length <= 40; length++) {

@@ -82,7 +82,7 @@ static void each_part_starts_on_a_cache_line_and_the_padding_is_counted(void)
     CU_ASSERT_EQUAL(page_layer_offset(&layout, 2), 2 * (128 + 64));
 }
 
-/* B7 */
+/* B7: strides follow from the geometry at every block size. */
 static void strides_are_packed_at_every_block_size(void)
 {
     static const int32_t block_sizes[] = {1, 2, 3, 4, 7, 16, 64};
@@ -102,7 +102,7 @@ static void strides_are_packed_at_every_block_size(void)
     }
 }
 
-/* B5 */
+/* B5: offsets have 64 bits, also where a block id times a stride passes 2^31. */
 static void offsets_pass_two_to_the_31(void)
 {
     const struct page_part part = {.element_bytes = 1, .block_stride = 1039680};

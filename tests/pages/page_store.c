@@ -223,7 +223,7 @@ static void scattered_cells_lie_where_the_view_says(void)
     pkv_pages_destroy(pages);
 }
 
-/* C6 */
+/* C6: a range is one of positions and half open, in blocks of any order. */
 static void every_range_that_was_scattered_is_gathered_again(void)
 {
     static const int32_t table[4] = {2, 4, 0, 1};
@@ -301,7 +301,8 @@ struct bad_move {
     const char *named; /* in the last error */
 };
 
-/* B1 B2 B3 */
+/* B1, B2, B3: positions, ids and lengths that lead outside are refused before anything is
+ * written. */
 static void a_move_that_leads_astray_refuses_and_writes_nothing(void)
 {
     static const struct bad_move bad[] = {
@@ -437,7 +438,7 @@ static void copies_move_the_first_cells_of_every_layer_and_head(void)
     pkv_pages_destroy(pages);
 }
 
-/* A9 */
+/* A9: a list of copies whose result depends on their order is refused. */
 static void copies_whose_order_would_matter_refuse(void)
 {
     static const struct pkv_page_copy bad[][2] = {
@@ -482,7 +483,7 @@ static void a_copy_outside_the_store_refuses_the_list(void)
     pkv_pages_destroy(pages);
 }
 
-/* B5 */
+/* B5: offsets have 64 bits, so the last block of a large store does not fall on another one. */
 static void the_last_block_of_a_store_past_two_to_the_31_is_its_own(void)
 {
     enum { BIG_BLOCKS = 2100, BIG_CELLS = 16, BIG_HEADS = 57, BIG_WIDTH = 1140 };
@@ -519,7 +520,7 @@ static void the_last_block_of_a_store_past_two_to_the_31_is_its_own(void)
     pkv_pages_destroy(pages);
 }
 
-/* B7 */
+/* B7: what is stored is read again at every block size and dtype. */
 static void every_block_size_and_type_gives_back_what_was_stored(void)
 {
     static const int32_t block_sizes[] = {1, 2, 3, 4, 7, 16, 64};

@@ -12,7 +12,7 @@
 static const struct prefix_config one_group = {.block_size = BS, .num_groups = 1};
 static const struct prefix_config two_groups = {.block_size = BS, .num_groups = 2};
 
-/* D7 */
+/* D7: what lies behind a block that is gone is no part of a hit. */
 static void the_walk_stops_at_the_first_hole(void)
 {
     struct prefix_case fixture;
@@ -32,7 +32,7 @@ static void the_walk_stops_at_the_first_hole(void)
     prefix_case_close(&fixture);
 }
 
-/* D8 */
+/* D8: a block is evicted before the blocks that come before it in its sequence. */
 static void leaves_are_evicted_before_their_parents(void)
 {
     struct prefix_case fixture;
@@ -89,7 +89,7 @@ static void higher_classes_are_evicted_later(void)
     prefix_case_close(&fixture);
 }
 
-/* D8 */
+/* D8: a parent is at least as important as its most important child. */
 static void a_parent_is_never_in_a_lower_class_than_its_child(void)
 {
     struct prefix_case fixture;
@@ -130,7 +130,7 @@ static void a_parent_is_never_in_a_lower_class_than_its_child(void)
 
 /* --- windows */
 
-/* D11 */
+/* D11: in a window group a hit needs only the blocks that its last window sees. */
 static void a_window_limits_the_hit_to_what_it_needs(void)
 {
     const struct prefix_window window[] = {{8, 0}};
@@ -192,7 +192,7 @@ static void groups_agree_on_one_length(void)
     prefix_case_close(&fixture);
 }
 
-/* D13 */
+/* D13: blocks that left their window are evicted before those that a hit needs. */
 static void out_of_window_blocks_go_after_plain_and_before_cached_ones(void)
 {
     struct prefix_case fixture;
@@ -264,7 +264,7 @@ static int32_t session_turn(struct prefix_case *fixture, const int32_t *tokens, 
     return hit;
 }
 
-/* D13 */
+/* D13: the last window of a session outlives the blocks behind the windows of others. */
 static void sessions_in_turn_keep_their_last_windows(void)
 {
     struct prefix_case fixture;

@@ -131,7 +131,7 @@ static void random_prompts_with_a_hash_of(int32_t bits)
     prefix_case_close(&fixture);
 }
 
-/* D1 */
+/* D1: a hash only finds candidates; tokens, extras, parent and namespace decide. */
 static void hits_are_those_of_a_brute_force_however_weak_the_hash(void)
 {
     static const int32_t bits[] = {0, 1, 8, 16, 64, 128};
@@ -159,7 +159,7 @@ static void hits_do_not_depend_on_the_seed(void)
     }
 }
 
-/* D2 */
+/* D2: token lists that a rolling hash cannot tell apart are told apart. */
 static void another_content_with_the_same_polynomial_hash_is_a_miss(void)
 {
     struct prefix_case fixture;
@@ -170,7 +170,7 @@ static void another_content_with_the_same_polynomial_hash_is_a_miss(void)
     prefix_case_close(&fixture);
 }
 
-/* D1 */
+/* D1: a second content under a key is not taken for the first. */
 static void of_two_contents_under_one_key_the_second_is_not_indexed(void)
 {
     struct prefix_config config = one_group;
@@ -202,7 +202,7 @@ static void of_two_contents_under_one_key_the_second_is_not_indexed(void)
     prefix_case_close(&fixture);
 }
 
-/* D12 */
+/* D12: a block of equal tokens under another parent is another block. */
 static void a_block_with_other_ancestors_is_never_attached(void)
 {
     for (int32_t bits = 0; bits <= 128; bits += 128) {
@@ -228,7 +228,7 @@ static void a_block_with_other_ancestors_is_never_attached(void)
     }
 }
 
-/* D12: the parent's place was given to another node meanwhile. */
+/* D12: a parent whose place was taken by another node meanwhile has no children. */
 static void a_stale_parent_has_no_children(void)
 {
     struct prefix_config config = one_group;
@@ -269,7 +269,7 @@ static void a_stale_parent_has_no_children(void)
     prefix_case_close(&fixture);
 }
 
-/* D1: placeholders are the same ids, so what they stand for decides. */
+/* D1: placeholders of images have the same ids, so what they stand for decides. */
 static void extras_are_part_of_the_content(void)
 {
     static const uint64_t zeros[BS];
@@ -364,7 +364,7 @@ static void the_hash_is_xxh3_128(void)
     CU_ASSERT(key.low == 0x6001c324468d497fu && key.high == 0x99aa06d3014798d8u);
 }
 
-/* D5 */
+/* D5: caches of different geometry or model never have a key in common. */
 static void geometry_is_part_of_every_key(void)
 {
     struct prefix_key keys[2];
@@ -384,7 +384,7 @@ static void geometry_is_part_of_every_key(void)
 
 /* --- publishing */
 
-/* A10 */
+/* A10: of equal blocks one is indexed, and every table can be rewritten to its id. */
 static void equal_blocks_have_one_canonical_id(void)
 {
     struct prefix_case fixture;
@@ -405,7 +405,7 @@ static void equal_blocks_have_one_canonical_id(void)
     prefix_case_close(&fixture);
 }
 
-/* I1 */
+/* I1: the index has a fixed number of nodes, and a full one takes no memory. */
 static void insert_fails_cleanly_when_no_node_is_free(void)
 {
     struct prefix_config config = one_group;

@@ -564,13 +564,13 @@ static void random_operations_agree_with_a_naive_tree(void)
     run_with_a_hash_of(128);
 }
 
-/* D1 */
+/* D1: with a hash of no bits every block is a candidate, and the answers are the same. */
 static void they_agree_with_no_bit_of_hash_too(void)
 {
     run_with_a_hash_of(0);
 }
 
-/* D1 */
+/* D1: with a hash of eight bits many blocks collide, and the answers are the same. */
 static void they_agree_with_eight_bits_of_hash_too(void)
 {
     run_with_a_hash_of(8);

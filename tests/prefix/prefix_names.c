@@ -59,7 +59,7 @@ static enum pkv_status usage_of(const struct prefix_case *fixture, int32_t tag, 
     return prefix_index_field_usage(fixture->index, &field, usage);
 }
 
-/* D3 */
+/* D3: namespace fields carry tag and length, so no two lists of them run together. */
 static void fields_are_told_apart_by_tag_and_length(void)
 {
     const struct pkv_namespace_field sets[][2] = {
@@ -80,7 +80,7 @@ static void fields_are_told_apart_by_tag_and_length(void)
     prefix_case_close(&fixture);
 }
 
-/* D3 */
+/* D3: a field's tag is part of it, so one name under two tags is two namespaces. */
 static void the_same_name_as_salt_and_as_adapter_is_two_namespaces(void)
 {
     const struct pkv_namespace_field salt = text(SALT, "S");
@@ -93,7 +93,7 @@ static void the_same_name_as_salt_and_as_adapter_is_two_namespaces(void)
     prefix_case_close(&fixture);
 }
 
-/* D3 */
+/* D3: an empty field is not an absent one, and the order of fields has no meaning. */
 static void absent_and_empty_differ_and_order_does_not_matter(void)
 {
     const struct pkv_namespace_field empty = {SALT, 0, NULL, 0};
@@ -114,7 +114,7 @@ static void absent_and_empty_differ_and_order_does_not_matter(void)
     prefix_case_close(&fixture);
 }
 
-/* D4 */
+/* D4: another salt finds nothing, the same salt everything. */
 static void another_salt_hits_nothing_and_the_same_hits_all(void)
 {
     for (int32_t bits = 0; bits <= 128; bits += 64) {
@@ -134,7 +134,7 @@ static void another_salt_hits_nothing_and_the_same_hits_all(void)
     }
 }
 
-/* D4 */
+/* D4: a salt may begin at a later token; the blocks before it are shared. */
 static void a_salt_from_an_offset_leaves_the_blocks_before_it_shared(void)
 {
     struct pkv_namespace_field mine[] = {text(SALT, "mine"), text(TENANT, "t")};
@@ -159,7 +159,7 @@ static void a_salt_from_an_offset_leaves_the_blocks_before_it_shared(void)
     prefix_case_close(&fixture);
 }
 
-/* D5 */
+/* D5: the version of an adapter is part of the key. */
 static void another_version_of_an_adapter_hits_nothing(void)
 {
     struct pkv_namespace_field fields[] = {text(ADAPTER, "lora"), text(4, "version 1")};
@@ -425,7 +425,7 @@ static void a_sequence_publishes_only_into_its_own_epoch(void)
     prefix_case_close(&fixture);
 }
 
-/* D9 */
+/* D9: after a reset nothing is found, and what is held stays valid for its holders. */
 static void reset_orphans_everything(void)
 {
     struct prefix_case fixture;

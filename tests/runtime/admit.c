@@ -37,7 +37,7 @@ static enum pkv_status try_admit(struct runtime_case *c, struct prefix_seq *seq,
     return status;
 }
 
-/* A5: the hit is not evicted for the rest of its own request, nor counted as free */
+/* A5: the hit is not evicted for the rest of its own request, nor counted as free. */
 static void admission_does_not_evict_its_own_hit(void)
 {
     struct runtime_case c;
@@ -67,7 +67,7 @@ static void admission_does_not_evict_its_own_hit(void)
     case_close(&c);
 }
 
-/* I5 */
+/* I5: a request that must wait and one that can never fit get different answers. */
 static void not_now_and_never_are_told_apart(void)
 {
     struct runtime_case c;
@@ -223,7 +223,7 @@ static void make_window(struct runtime_case *c, int32_t num_blocks)
     c->groups[0].num_blocks = num_blocks;
 }
 
-/* D11 */
+/* D11: in a window group the blocks behind the last window may be gone. */
 static void window_hit_needs_the_last_window_alone(void)
 {
     struct runtime_case c;
@@ -318,7 +318,7 @@ static void kept_prefix_of_its_own_is_told_apart(void)
     case_close(&c);
 }
 
-/* D11: the common hit of a full and a window group */
+/* D11: a full and a window group agree on the longest hit that both have. */
 static void groups_agree_on_a_hit(void)
 {
     struct runtime_case c;
@@ -351,7 +351,7 @@ static void groups_agree_on_a_hit(void)
     case_close(&c);
 }
 
-/* D13 */
+/* D13: the last window of a session outlives blocks that left the windows of others. */
 static void sessions_in_turn_keep_their_windows(void)
 {
     struct runtime_case c;
@@ -377,7 +377,7 @@ static void press(struct runtime_case *c, struct prefix_seq *seq, int32_t num_bl
     prefix_destroy(c, seq);
 }
 
-/* D13: also when the windows are older than what another session left behind since */
+/* D13: that holds also when the window is older than what another session left behind since. */
 static void windows_outlive_what_is_behind_them(void)
 {
     struct runtime_case c;

@@ -240,7 +240,7 @@ static void constants_that_need_others_refuse_alone(void)
     assert_constants_refused(&c, "k_scale");
 }
 
-/* B5 */
+/* B5: sizes that do not fit 64 bits are refused, not wrapped. */
 static void a_geometry_past_all_memory_refuses(void)
 {
     struct runtime_case c;
@@ -458,7 +458,7 @@ static void a_fixed_group_or_rows_can_use_up_the_budget(void)
     CU_ASSERT(counts[0] == 2 && counts[1] == 8);
 }
 
-/* B7 */
+/* B7: block sizes, strides and bounds are read from the cache, not guessed. */
 static void describe_gives_the_bounds_in_force(void)
 {
     struct runtime_case c;
@@ -598,7 +598,7 @@ static void destroy_frees_what_sequences_still_hold(void)
     case_close(&c);
 }
 
-/* I2 */
+/* I2: create undoes everything when any of its allocations fails. */
 static void create_that_fails_at_any_allocation_leaves_nothing(void)
 {
     for (int variant = 0; variant < 2; variant++) {
@@ -623,7 +623,7 @@ static void create_that_fails_at_any_allocation_leaves_nothing(void)
     }
 }
 
-/* I2: scratch that the first steps grow may be refused; the step then never was. */
+/* I2: scratch that the first steps grow may be refused; the cache is then as it was. */
 static void begin_that_fails_at_any_allocation_changes_nothing(void)
 {
     enum pkv_status status = PKV_NO_MEMORY;

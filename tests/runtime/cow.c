@@ -70,7 +70,7 @@ static void snapshot(struct runtime_case *c, const int32_t *blocks, int32_t coun
     }
 }
 
-/* C1: rows with 0, 8 and 5 cached tokens in one append. */
+/* C1: rows with 0, 8 and 5 cached tokens append in one step, and no shared byte changes. */
 static void a_shared_block_is_bytewise_unchanged(void)
 {
     static struct case_seq parent, at_8, at_5, fresh;
@@ -453,7 +453,8 @@ static void a_step_that_never_was_leaves_the_writer_as_it_was(void)
     }
 }
 
-/* D10 */
+/* D10: a shared tail block is copied by the one that appends to it, so other readers never see its
+ * tokens. */
 static void a_third_reader_sees_the_first_eight_tokens_only(void)
 {
     static struct case_seq parent, children[3];
@@ -468,7 +469,7 @@ static void a_third_reader_sees_the_first_eight_tokens_only(void)
     case_close(&c);
 }
 
-/* F10 */
+/* F10: a fork inside the kept prefix keeps its keys. */
 static void a_fork_inside_the_kept_prefix_attends_the_same_kept_keys(void)
 {
     for (int32_t length = 10; length <= 20; length += 10) {

@@ -548,7 +548,7 @@ static void run_model(int32_t variant)
     }
 }
 
-/* A11 */
+/* A11: free and held blocks are all blocks, after every operation. */
 static void one_full_group_follows_the_model(void)
 {
     run_model(0);

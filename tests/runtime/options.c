@@ -259,7 +259,7 @@ static void softcaps_sinks_and_scales_are_the_layers_own(void)
     assert_scenario(&s);
 }
 
-/* G1 */
+/* G1: the scales are applied on every path that reads a quantised cache. */
 static void quantised_groups_scale_per_tensor_and_per_channel(void)
 {
     static const enum pkv_dtype pairs[][2] = {

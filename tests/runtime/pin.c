@@ -252,7 +252,7 @@ static void cap_limits_what_is_pinned(void)
     case_close(&c);
 }
 
-/* D9 */
+/* D9: a reset reports what is held and refuses, and with force it orphans that. */
 static void reset_tells_and_force_orphans(void)
 {
     struct runtime_case c;
@@ -600,7 +600,8 @@ static void visit_shows_every_block(void)
     case_close(&c);
 }
 
-/* I1 and I2: exact sizes, nothing later, and every failed allocation of create gives all back */
+/* I1, I2: create takes exactly what pkv_cache_size says, nothing is taken later, and a create that
+ * fails at any allocation leaves nothing. */
 static void memory_is_what_size_says(void)
 {
     struct runtime_case c;
@@ -699,7 +700,7 @@ static void config_is_judged(void)
     ASSERT_STATUS(PKV_OK, pkv_cache_size(&c.config, &sizes));
 }
 
-/* B7. Defaults of the prefix cache are read back as what they came to. */
+/* B7: the defaults of the prefix cache can be read back as numbers. */
 static void describe_gives_the_bounds_of_the_index(void)
 {
     struct runtime_case c;

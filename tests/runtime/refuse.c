@@ -270,7 +270,7 @@ static void fill_with_cached_blocks(struct runtime_case *c)
     ASSERT_STATUS(PKV_OK, prefix_create(c, &e, 3000, NULL));
 }
 
-/* I2: nothing is evicted for a step that cannot begin: what was found before is found after. */
+/* I2: nothing is evicted for a step that cannot begin; what was found before is found after. */
 static void begin_without_memory_keeps_what_is_cached(void)
 {
     static int32_t ids[49];

@@ -8,7 +8,7 @@
 
 static struct prefix_seq a, b, d;
 
-/* D6 */
+/* D6: the last token of a prompt is never adopted, for it has to be computed. */
 static void hit_ends_before_the_last_token(void)
 {
     struct runtime_case c;
@@ -53,7 +53,7 @@ static void max_cached_bounds_the_hit(void)
     case_close(&c);
 }
 
-/* B6 */
+/* B6: what is left to write is counted after the hit, by the cache itself. */
 static void admission_says_what_is_left_to_write(void)
 {
     struct runtime_case c;
@@ -79,7 +79,7 @@ static void admission_says_what_is_left_to_write(void)
     case_close(&c);
 }
 
-/* D2 */
+/* D2: token lists that a rolling hash cannot tell apart are told apart. */
 static void polynomial_twins_are_not_found(void)
 {
     struct runtime_case c;
@@ -121,7 +121,7 @@ static void fill_in(struct runtime_case *c, const struct pkv_namespace_field *fi
     prefix_destroy(c, &a);
 }
 
-/* D3 */
+/* D3: namespace fields carry tag and length; an absent field is not an empty one. */
 static void namespace_fields_are_told_apart(void)
 {
     struct runtime_case c;
@@ -150,7 +150,7 @@ static void namespace_fields_are_told_apart(void)
     case_close(&c);
 }
 
-/* D4, D5 and a salt by region: what lies before a field begins is shared */
+/* D4, D5: another salt or adapter finds only what lies before the token where its field begins. */
 static void salt_separates_from_where_it_begins(void)
 {
     struct runtime_case c;
@@ -201,7 +201,8 @@ static void press(struct runtime_case *c, struct prefix_seq *seq, int32_t num_bl
     prefix_append(c, seq, 4 * num_blocks);
 }
 
-/* D7 and D8: leaves are evicted before parents, and holes are not counted */
+/* D7, D8: a sequence is evicted from its end, and nothing behind a block that is gone is counted as
+ * a hit. */
 static void chain_is_evicted_from_its_end(void)
 {
     for (int32_t evicted = 0; evicted <= 5; evicted++) {
@@ -220,7 +221,7 @@ static void chain_is_evicted_from_its_end(void)
     }
 }
 
-/* D7: a hit is found anew at admission */
+/* D7: a hit is looked up again at admission. */
 static void hit_that_went_meanwhile_is_not_adopted(void)
 {
     struct runtime_case c;
@@ -241,7 +242,7 @@ static void hit_that_went_meanwhile_is_not_adopted(void)
     case_close(&c);
 }
 
-/* D8: a parent is never in a lower class than its child */
+/* D8: a block is at least as important as the blocks that follow it in its sequences. */
 static void class_of_a_leaf_keeps_its_ancestors(void)
 {
     struct runtime_case c;
@@ -268,7 +269,7 @@ static void class_of_a_leaf_keeps_its_ancestors(void)
     case_close(&c);
 }
 
-/* D10 */
+/* D10: a committed block never changes; an adopter writes into a block of its own. */
 static void adopters_do_not_write_what_they_found(void)
 {
     struct runtime_case c;
@@ -295,7 +296,7 @@ static void adopters_do_not_write_what_they_found(void)
     case_close(&c);
 }
 
-/* D10: cut back into a block that can be found, a sequence goes on in a copy */
+/* D10: a sequence that is cut back into an indexed block goes on in a copy of it. */
 static void truncated_owner_copies_a_findable_block(void)
 {
     struct runtime_case c;
@@ -323,7 +324,7 @@ static void truncated_owner_copies_a_findable_block(void)
     case_close(&c);
 }
 
-/* A10 */
+/* A10: the table names the canonical block before the sequence's own one is released. */
 static void equal_blocks_computed_twice_become_one(void)
 {
     struct runtime_case c;
@@ -434,7 +435,7 @@ static void no_publish_finds_and_is_not_found(void)
     case_close(&c);
 }
 
-/* D12: equal tokens below another parent are another block, and forks share nodes */
+/* D12: equal tokens under another parent are another block, and forks share their parents. */
 static void fork_shares_and_goes_its_own_way(void)
 {
     struct runtime_case c;

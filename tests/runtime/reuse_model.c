@@ -601,7 +601,8 @@ static void run_variant(int32_t variant)
     }
 }
 
-/* A11, D1, determinism */
+/* A11, D1: hits, evictions and counts are those of a model that compares tokens, and free and held
+ * blocks are all blocks. */
 static void a_full_group_follows_the_model(void)
 {
     run_variant(0);

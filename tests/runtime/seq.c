@@ -46,7 +46,7 @@ static void a_zeroed_handle_is_stale(void)
     case_close(&c);
 }
 
-/* C5 */
+/* C5: the handle of a destroyed sequence never names a later one. */
 static void a_destroyed_handle_stays_stale_when_its_place_is_reused(void)
 {
     struct runtime_case c;
@@ -160,7 +160,7 @@ static void bad_options_refuse_and_are_named(void)
     case_close(&c);
 }
 
-/* I5, A3 */
+/* I5, A3: an admission succeeds, must wait or never fits, and the answer says which. */
 static void admission_answers_yes_not_now_or_never(void)
 {
     struct runtime_case c;
@@ -335,7 +335,7 @@ static void an_empty_sequence_may_be_admitted_again(void)
     case_close(&c);
 }
 
-/* B6 */
+/* B6: a sequence has one length, its own, whatever the caller believes it to be. */
 static void an_admitted_prompt_is_written_in_any_chunks_and_never_past_the_bound(void)
 {
     struct runtime_case c;
@@ -402,7 +402,7 @@ static void truncation_frees_whole_blocks_past_the_length(void)
     }
 }
 
-/* A6 */
+/* A6: a fork raises counts by one, so its holders may end in any order. */
 static void parent_child_and_grandchild_may_end_in_any_order(void)
 {
     for (int order = 0; order < 6; order++) {
@@ -429,7 +429,7 @@ static void parent_child_and_grandchild_may_end_in_any_order(void)
     }
 }
 
-/* A8 */
+/* A8: eight children may release their shared blocks in any order. */
 static void eight_forks_survive_their_releases_in_any_order(void)
 {
     struct test_random random = {test_seed()};
@@ -458,7 +458,7 @@ static void eight_forks_survive_their_releases_in_any_order(void)
     }
 }
 
-/* A7 */
+/* A7: a fork that falls short leaves no child behind. */
 static void a_fork_makes_all_children_or_none(void)
 {
     struct runtime_case c;
@@ -608,7 +608,7 @@ static void a_sequence_of_the_open_step_is_busy_and_others_are_not(void)
     case_close(&c);
 }
 
-/* C5: a continuous row is not given out again while a step still writes it. */
+/* C5: a slot is not given to another sequence while a step still writes it. */
 static void a_row_that_dies_in_the_step_is_not_reissued_before_its_end(void)
 {
     for (int aborts = 0; aborts < 2; aborts++) {

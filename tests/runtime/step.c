@@ -159,7 +159,7 @@ static void bad_batches_refuse(void)
     case_close(&c);
 }
 
-/* B1 */
+/* B1: a row that would pass the end of its table is refused. */
 static void a_row_past_max_seq_len_refuses(void)
 {
     struct runtime_case c;
@@ -256,7 +256,7 @@ static void a_step_handle_ends_with_its_step(void)
     case_close(&c);
 }
 
-/* I3 */
+/* I3: the dry run of begin says exactly what begin would, and a refusal names the row. */
 static void fits_is_exact_and_a_refusal_names_the_row(void)
 {
     struct runtime_case c;

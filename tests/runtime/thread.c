@@ -67,7 +67,8 @@ static void *meddle(void *argument)
     return NULL;
 }
 
-/* H3: the same query on the same keys, over and over, while the rest of the cache moves. */
+/* H3: the tables of an open step are constant: the same query on the same keys gives the same bits
+ * while the rest of the cache changes. */
 static void decode_is_bitwise_constant_while_others_come_and_go(void)
 {
     static struct case_seq fixed;

@@ -69,7 +69,7 @@ static float mean_of_positions(int32_t block_size, int64_t window, int64_t prefi
 /* The means are of at most 6 integers below 64: exact but for one division, rounded to f32. */
 #define ASSERT_MEAN(expected, mean) CU_ASSERT_DOUBLE_EQUAL((double)(mean), expected, 64 * 0x1p-22)
 
-/* F1 */
+/* F1: a window of W keys counts the key of the query itself. */
 static void a_window_counts_the_querys_own_key(void)
 {
     ASSERT_MEAN(1.0, mean_of_positions(4, 4, 0, 3));
@@ -80,7 +80,7 @@ static void a_window_counts_the_querys_own_key(void)
     ASSERT_MEAN(2.5, mean_of_positions(4, 2, 5, 6));
 }
 
-/* F8: a window that were rounded to blocks would give 22.5. */
+/* F8: the window begins at its key; one that is rounded to blocks would give 22.5. */
 static void the_mask_is_exact_inside_a_block(void)
 {
     ASSERT_MEAN(27.0, mean_of_positions(16, 5, 0, 30));
@@ -118,7 +118,7 @@ static void run_ten_prefixes(int32_t block_size, int32_t window, bool mean)
     case_close(&c);
 }
 
-/* F2 */
+/* F2: what is released is never attended, and what is attended is never released. */
 static void reclaim_and_attention_agree_for_every_block_size_window_and_prefix(void)
 {
     for (int32_t block_size = 1; block_size <= 8; block_size++) {
@@ -179,7 +179,8 @@ static void attended_keys_keep_their_bytes(void)
     case_close(&c);
 }
 
-/* F5, E6: the bits of the last token do not tell how the tokens before it came. */
+/* F5, E6: the bits of the last token do not depend on the chunks in which the tokens before it
+ * came. */
 static void prefill_and_decode_give_the_same_bits(void)
 {
     static struct case_seq seq;
@@ -202,7 +203,8 @@ static void prefill_and_decode_give_the_same_bits(void)
     }
 }
 
-/* F6: blocks 0..2 are given back and block 3 is kept; max_rewind 3 makes it so. */
+/* F6: a truncation goes as far as the keys that it needs are mapped. Blocks 0..2 are released and
+ * block 3 is kept, because max_rewind is 3. */
 static void a_window_rewinds_as_far_as_its_keys_are_resident(void)
 {
     static struct case_seq seq;
@@ -225,7 +227,7 @@ static void a_window_rewinds_as_far_as_its_keys_are_resident(void)
     case_close(&c);
 }
 
-/* C7 */
+/* C7: a sequence has one length, and a refused truncation leaves it as it was. */
 static void a_refused_truncation_leaves_the_sequence_usable(void)
 {
     static struct case_seq seq;
@@ -245,7 +247,7 @@ static void a_refused_truncation_leaves_the_sequence_usable(void)
     case_close(&c);
 }
 
-/* F7 */
+/* F7: a block that is wider than the window is kept while it holds the newest key. */
 static void the_block_of_the_last_key_is_never_reclaimed(void)
 {
     static struct case_seq seq;
@@ -379,7 +381,8 @@ static void admission_reserves_what_a_window_row_can_hold_at_once(void)
     case_close(&c);
 }
 
-/* F9, and groups side by side: each layer sees its own group's window in the same step. */
+/* F9: each layer sees its own group's window in the same step, also one that is longer than any
+ * sequence. */
 static void groups_with_several_windows_share_a_step(void)
 {
     static struct case_seq a, b;

@@ -122,7 +122,7 @@ static void assert_stale(pkv_slots *slots, pkv_slot slot)
     CU_ASSERT(value == 77 && slot_id == 77);
 }
 
-/* C5 */
+/* C5: the claim on a released slot never names its next owner. */
 static void a_released_claim_is_stale_even_when_its_slot_has_a_new_owner(void)
 {
     pkv_slots *slots = slots_of(1, 8);
@@ -137,7 +137,7 @@ static void a_released_claim_is_stale_even_when_its_slot_has_a_new_owner(void)
     destroy_sound(slots);
 }
 
-/* C2 C5 */
+/* C2, C5: no claim but one that was given out is followed, negative slots among them. */
 static void a_claim_that_was_never_given_out_is_stale(void)
 {
     pkv_slots *slots = slots_of(2, 8);

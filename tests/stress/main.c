@@ -127,7 +127,8 @@ static void live(int variant)
     close_run();
 }
 
-/* H3 */
+/* H3: tables of an open step are constant while other threads work, and none of them waits for
+ * ever. */
 static void a_full_and_a_window_group_keep_no_thread_waiting(void)
 {
     live(0);
@@ -148,13 +149,13 @@ static void every_output_has_the_bits_of_its_sequence_alone(void)
     CU_ASSERT_EQUAL(atomic_load(&run.world.wrong_bits), 0);
 }
 
-/* A11 */
+/* A11: free and held blocks are all blocks whenever no call is under way. */
 static void whenever_nothing_moves_free_and_held_are_all_blocks(void)
 {
     CU_ASSERT_EQUAL(atomic_load(&run.world.unsound), 0);
 }
 
-/* I1 */
+/* I1: what sequences came and went leaves no memory behind. */
 static void in_the_end_nothing_is_held_and_no_byte_is_left(void)
 {
     CU_ASSERT_EQUAL(run.num_held, 0);
