@@ -1,23 +1,35 @@
 /* SPDX-License-Identifier: MIT
  *
- * pagedkv/base.h: what every other header of the library builds on: the version, the status words,
- * the data types, the caller's hooks, and the view that describes keys and values in memory.
+ * pagedkv/base.h: what every other header of the library builds on: the version, status words,
+ * element types, memory and log hooks of the caller, and the view that describes where keys and
+ * values lie in memory. Every other header includes it.
  *
- * The contracts that hold for every call:
+ *     pkv_pool *pool = NULL;
+ *     if (pkv_pool_create(1024, NULL, &pool) != PKV_OK) {
+ *         fprintf(stderr, "%s\n", pkv_last_error());     which argument, which value, which range
+ *     }
  *
- *   Errors     A call that can fail returns `enum pkv_status`. On anything but PKV_OK the objects
- *              it was given are as they were before, caches and outputs keep every byte, and
- *              out-parameters are untouched (except a struct pkv_shortage, which exists to be
- *              filled on refusal). pkv_last_error() says, for people, what was at fault.
- *   Ownership  What a *_create call returns belongs to the caller until the matching *_destroy,
- *              which accepts NULL. Arrays handed in are read during the call and not kept, unless
- *              the declaration says so.
- *   Threads    Separate objects are independent. pkv_cache calls lock inside; a pkv_pool,
- *              pkv_slots, pkv_workspace or pkv_plan is used by one thread at a time. The task calls
- *              of attn.h and step.h are the exception, and say so.
- *   Silence    The library never aborts, prints, exits, or reads the environment.
- *   Structs    A struct whose first field is `size` is zeroed by the caller and given its own
- *              sizeof there; a zero field means "absent" or "the default". */
+ * What follows holds for every call of the library. A declaration repeats it only where it adds
+ * something.
+ *
+ *   Errors     A call that can fail returns `enum pkv_status`, PKV_OK on success. A refused call
+ *              has changed nothing: objects are as before, caches and outputs keep every byte, and
+ *              out-parameters are not written. The exceptions are reports that exist to explain a
+ *              refusal: struct pkv_shortage, and the report of pkv_cache_reset.
+ *   Arguments  Every argument is checked, in every build. A NULL where an object, an array or an
+ *              out-parameter is needed, or a number outside its range, is PKV_INVALID_ARGUMENT.
+ *              Declarations name this status only where its reason is not evident.
+ *   Ownership  An object from a *_create call belongs to the caller until the matching *_destroy,
+ *              which accepts NULL. Arrays and structs passed in are read during the call and not
+ *              kept, unless the declaration says so.
+ *   Threads    Different objects are independent. A pkv_cache locks inside: any thread may call it
+ *              at any time. A pkv_pool, pkv_slots, pkv_workspace or pkv_plan is used by one thread
+ *              at a time; the calls that run one task of a layer (attn.h, step.h) are the
+ *              exception, and say so.
+ *   Structs    A struct whose first field is `size` is zeroed by the caller, who then stores its
+ *              sizeof there. A field left zero means "absent" or "the default", so that a later
+ *              version can add fields. Another size is PKV_INVALID_ARGUMENT.
+ *   Silence    The library never aborts, prints, exits, or reads the environment. */
 #ifndef PAGEDKV_BASE_H
 #define PAGEDKV_BASE_H
 
@@ -25,11 +37,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The version of these headers, MAJOR.MINOR.PATCH. Before 1.0.0 a minor version may change the
+ * interface; CHANGELOG.md then says how to follow. pkv_version tells which library is linked. */
 #define PKV_VERSION_MAJOR 0
 #define PKV_VERSION_MINOR 1
 #define PKV_VERSION_PATCH 0
 
-/* The compiler extensions that the library needs, in one place. */
+/* The compiler extensions that the library needs, in one place; empty where the compiler is not one
+ * of the GNU family. Callers need none of them: PKV_API exports a function, PKV_NODISCARD makes the
+ * compiler warn where a status is ignored. */
 #if defined(__GNUC__)
 #define PKV_API __attribute__((visibility("default")))
 #define PKV_WEAK __attribute__((weak))
@@ -68,111 +84,171 @@
 extern "C" {
 #endif
 
-/* What a call answers. Being out of blocks is a normal answer, not an accident. */
+/* What a call answers. Programs decide by the status; people read pkv_last_error. */
 enum pkv_status {
+    /* Done. */
     PKV_OK = 0,
-    PKV_INVALID_ARGUMENT = -1, /* the last error names parameter, index and value */
-    PKV_NO_MEMORY = -2,        /* a hook, or the system, returned NULL */
-    PKV_NO_BLOCKS = -3,        /* not now: the same call can succeed once others give back */
-    PKV_NEVER_FITS = -4,       /* not in this cache, however long one waits */
-    PKV_NOT_RESIDENT = -5,     /* keys that the call needs were given back or evicted */
-    PKV_STALE_HANDLE = -6,     /* destroyed, reused, or of another cache */
-    PKV_BUSY = -7, /* an open step, a running transfer, or a closed cache stands in the way */
-    PKV_UNSUPPORTED = -8, /* dtype, width, option or ISA not in this build or on this CPU */
+    /* An argument is missing, out of range or does not go with another one. The last error names
+     * the parameter, its index and its value. A bug of the caller, or bad input passed on. */
+    PKV_INVALID_ARGUMENT = -1,
+    /* A memory hook, or the system, returned NULL. */
+    PKV_NO_MEMORY = -2,
+    /* No free block (slot, sequence, pin, namespace) at the moment. A normal answer, not an
+     * accident: the same call can succeed after others have released theirs. */
+    PKV_NO_BLOCKS = -3,
+    /* More than this object has in total. No waiting helps: reject the request. */
+    PKV_NEVER_FITS = -4,
+    /* The call needs keys whose blocks were released because they left a sliding window. */
+    PKV_NOT_RESIDENT = -5,
+    /* A handle that was destroyed, or whose place has a new owner, or that belongs to another
+     * object. It never reaches the data of a newer owner. */
+    PKV_STALE_HANDLE = -6,
+    /* An open step or a closed cache prevents the call. */
+    PKV_BUSY = -7,
+    /* A dtype, option or instruction set that this build, or this CPU, does not have. */
+    PKV_UNSUPPORTED = -8,
+    /* Saved data fails its checks. No call answers it yet. */
     PKV_CORRUPT = -9,
+    /* A callback of the caller stopped the output. */
     PKV_IO = -10,
+    /* Nothing of that name. */
     PKV_NOT_FOUND = -11
 };
 
-/* The name of a status, such as "PKV_NO_BLOCKS"; "unknown status" for anything else. Never NULL,
- * static storage, any thread. */
+/* The name of a status, such as "PKV_NO_BLOCKS".
+ *
+ * Returns a string in static storage, never NULL; "unknown status" for any other value. Any thread;
+ * O(1). */
 PKV_API const char *pkv_status_name(enum pkv_status status);
 
-/* The last refusal of the calling thread, one line for people ("block_table[3][7] = 91, outside
- * [0, 64)"); "" before the first. Never NULL. The text is the thread's own and stands until its
- * next refused call. Success does not clear it. */
+/* The reason of the calling thread's last refused call, one line for people, such as
+ * "block_table[3][7] = 91, outside [0, 64)".
+ *
+ * Returns the text, never NULL; "" before the first refusal. It belongs to the calling thread and
+ * is overwritten by that thread's next refused call; a call that succeeds leaves it alone. Copy it
+ * to keep it. Any thread; O(1). */
 PKV_API const char *pkv_last_error(void);
 
-/* "0.1.0". Static storage, any thread. */
+/* The version of the library that is linked, such as "0.1.0". Compare with PKV_VERSION_MAJOR,
+ * _MINOR and _PATCH, the version of the headers that the caller was compiled with.
+ *
+ * Returns a string in static storage. Any thread; O(1). */
 PKV_API const char *pkv_version(void);
 
-/* One line that says how this build works here: compiler, instruction sets, OpenMP or serial, and
- * whether metadata comes from the process's jemalloc or from libc. Static storage, any thread. */
+/* Describes how the library was built and what it found in this process: version, compiler,
+ * instruction sets of the build, "openmp" or "serial", and whether metadata comes from jemalloc or
+ * from libc. For logs and bug reports:
+ *
+ *     pagedkv 0.1.0, gcc 12.2.0, scalar avx2 avx512 avx512bf16, openmp, metadata: jemalloc
+ *
+ * Returns one line in static storage. Any thread; O(1). */
 PKV_API const char *pkv_build_info(void);
 
-/* Element types of activations and caches. e4m3 is the finite-only fp8 (1 sign, 4 exponent, 3
- * mantissa bits, largest 448, one NaN pattern per sign). */
+/* Element types. Activations (queries, new keys and values, outputs) are f32, f16 or bf16; a cache
+ * may hold any of the five. */
 enum pkv_dtype {
     PKV_F32 = 0,
-    PKV_F16 = 1,
-    PKV_BF16 = 2,
-    PKV_INT8 = 3, /* with the caller's constant scales */
-    PKV_E4M3 = 4  /* likewise */
+    PKV_F16 = 1,  /* IEEE binary16 */
+    PKV_BF16 = 2, /* the upper half of an f32 */
+    /* Codes of 8 bits: a value is code * scale, with constant scales that the caller provides
+     * (pkv_attn_constants). int8 is signed; e4m3 is the finite-only fp8: 1 sign, 4 exponent and 3
+     * mantissa bits, largest value 448, one NaN for each sign, no infinity. */
+    PKV_INT8 = 3,
+    PKV_E4M3 = 4
 };
 
-/* Bytes of one element; 0 for an unknown type. Any thread. */
+/* The size of one element of a type.
+ *
+ * Returns bytes: 4, 2 or 1; 0 for an unknown type. Any thread; O(1). */
 PKV_API size_t pkv_dtype_bytes(enum pkv_dtype dtype);
 
+/* How serious a line of the log hook is. */
 enum pkv_log_level { PKV_LOG_ERROR = 0, PKV_LOG_WARNING = 1, PKV_LOG_INFO = 2 };
 
-/* The caller's own memory and log, each pair optional. A hook may be called from any thread that
- * calls the library, never from one that the library made. `alignment` is a power of two. `free`
- * and `unmap_pages` get the very size that was asked for. Returning NULL makes the call at hand
- * answer PKV_NO_MEMORY with nothing changed.
+/* The caller's own memory and log. A zeroed struct, or a NULL pointer to one, stands for the
+ * defaults. A *_create call copies the struct, and the object calls the hooks until it is
+ * destroyed; what `context` points to must live as long.
  *
- *   alloc, free             metadata and scratch; both or neither. Default: jemalloc when the
- *                           process has it (a cache takes an arena of its own), else libc
- *   map_pages, unmap_pages  payload: the keys and values themselves, and big tables; both or
- *                           neither. `node` is a memory node, -1 = any. Default: mmap with huge
- *                           pages advised. The memory may hold anything; the library never reads
- *                           what it did not write
- *   log                     a line of text without a newline */
+ * A hook runs on a thread that calls the library, never on one that the library made; from several
+ * threads at once where several call. It may run while the cache that calls it holds its mutex, so
+ * it must not call the library on the same object. A memory hook that returns NULL makes the call
+ * answer PKV_NO_MEMORY with nothing changed. */
 struct pkv_hooks {
+    /* Passed to every hook as it is. */
     void *context;
+    /* Metadata and scratch: set both or neither. alloc returns `bytes` bytes aligned to
+     * `alignment`, a power of two; free gets the same bytes and alignment again. Default: jemalloc
+     * when the process has it (each cache then uses an arena of its own), else libc. */
     void *(*alloc)(void *context, size_t bytes, size_t alignment);
     void (*free)(void *context, void *memory, size_t bytes, size_t alignment);
+    /* Payload, the keys and values themselves, and other large tables: set both or neither.
+     * `alignment` is 2 MiB; `node` is a memory (NUMA) node, -1 = any, and always -1 so far. The
+     * memory may hold anything: the library reads nothing that it has not written. Default:
+     * anonymous mmap memory with huge pages advised, which costs physical memory only once it is
+     * touched. */
     void *(*map_pages)(void *context, size_t bytes, size_t alignment, int node);
     void (*unmap_pages)(void *context, void *memory, size_t bytes);
+    /* Receives one line of text without a newline, such as a broken invariant that a *_check call
+     * has found. NULL = no log. */
     void (*log)(void *context, enum pkv_log_level level, const char *line);
 };
 
-/* Where keys and values lie. The cell of block (or cache row) n, KV head g, position c in it,
- * starts at
+/* Where keys and values lie in memory: base pointers, counts and strides. The view owns nothing.
+ * One struct describes all cache forms; n is the block of a paged cache, the slot of a continuous
+ * one, or the batch row of a dense one. The cell (place of one token) at position c of block n for
+ * KV head g starts at the element
  *
- *     k + n * k_block_stride + g * k_head_stride + c * k_cell_stride      (strides in elements)
+ *     k + n * k_block_stride + g * k_head_stride + c * k_cell_stride
  *
- * and its k_width channels are adjacent; v likewise. A stride of 0 means packed in the order
- * [num_blocks][kv_heads][block_size][width]; the order NHD is a matter of strides alone. The view
- * owns nothing. With v_in_k (attn.h) the v fields are unused. */
+ * and holds k_width adjacent channels; v likewise. Strides are counted in elements, and a stride of
+ * 0 stands for the packed order [num_blocks][kv_heads][block_size][width], which others call HND. A
+ * pool in the order NHD, [num_blocks][block_size][kv_heads][width], is described by
+ *
+ *     k_head_stride = k_width      k_cell_stride = kv_heads * k_width
+ *
+ * Where values are part of the keys (v_in_k of the call), v is NULL and the v fields are not read.
+ */
 struct pkv_kv_view {
     void *k;
     void *v;
     enum pkv_dtype k_dtype;
     enum pkv_dtype v_dtype;
-    int32_t num_blocks; /* paged: blocks of the pool; continuous: max_seqs; dense: batch rows */
+    /* Blocks of a paged pool, slots of a continuous cache, batch rows of a dense one. */
+    int32_t num_blocks;
     int32_t kv_heads;
-    int32_t block_size; /* cells of a block; continuous and dense: the row's capacity */
+    /* Cells of a block; of a slot or dense row: its capacity in tokens. */
+    int32_t block_size;
+    /* Channels of one key and of one value of one head; v_width 0 = k_width. */
     int32_t k_width;
     int32_t v_width;
     size_t k_block_stride, k_head_stride, k_cell_stride;
     size_t v_block_stride, v_head_stride, v_cell_stride;
 };
 
-/* Prefix caching: one field of a namespace, such as the tenant or the adapter and its version. Two
- * requests share cached blocks only where their fields are the same. Fields may come in any order,
- * each tag once; an empty field differs from an absent one. A field counts from the block that
- * holds token begins_at: blocks wholly before it, a public system prompt for one, are shared. */
+/* The bounds of a namespace: fields of one sequence, and bytes of one field. */
 #define PKV_MAX_NAMESPACE_FIELDS 4
 #define PKV_MAX_NAMESPACE_BYTES 128
+
+/* One field of the namespace that separates cached blocks of different tenants, adapters or salts.
+ * Two requests share cached blocks only where their fields are equal: same tags, same bytes. The
+ * order of the fields does not matter, each tag appears at most once, and an empty field (length 0)
+ * differs from an absent one.
+ *
+ * A field can begin later than the first token: blocks wholly before token begins_at belong to a
+ * namespace without it and are shared by everyone, such as a public system prompt in front of a
+ * tenant's own text. */
 struct pkv_namespace_field {
-    int32_t tag;       /* what the field is, in the caller's own numbering, >= 1 */
-    int32_t length;    /* bytes, in [0, PKV_MAX_NAMESPACE_BYTES] */
-    const void *bytes; /* read during the call */
-    int32_t begins_at; /* >= 0 */
+    /* What the field means, in the caller's own numbering: >= 1. */
+    int32_t tag;
+    /* bytes [length], in [0, PKV_MAX_NAMESPACE_BYTES]; may be NULL when length is 0. */
+    int32_t length;
+    const void *bytes;
+    /* >= 0. The field counts from the block that holds this token. */
+    int32_t begins_at;
 };
 
-/* Prefix caching: blocks have a priority in [0, PKV_NUM_PRIORITIES); lower ones are evicted first.
- */
+/* Cached blocks have a priority in [0, PKV_NUM_PRIORITIES). Where memory is needed, blocks of a
+ * lower priority are evicted before those of a higher one. */
 #define PKV_NUM_PRIORITIES 4
 
 #ifdef __cplusplus
