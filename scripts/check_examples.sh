@@ -56,12 +56,12 @@ refused_numbers() {
     program=$1
     shift
     for name in "$@"; do
-        title="${program##*/} $name"
-        refused "$title without a number" "$name" "$program" "$name"
-        refused "$title x" 'is not a whole number' "$program" "$name" x
-        refused "$title 1.5" 'is not a whole number' "$program" "$name" 1.5
-        refused "$title -1" 'is outside' "$program" "$name" -1
-        refused "$title 10^30" 'is outside' "$program" "$name" 1000000000000000000000000000000
+        option="${program##*/} $name"
+        refused "$option without a number" "$name" "$program" "$name"
+        refused "$option x" 'is not a whole number' "$program" "$name" x
+        refused "$option 1.5" 'is not a whole number' "$program" "$name" 1.5
+        refused "$option -1" 'is outside' "$program" "$name" -1
+        refused "$option 10^30" 'is outside' "$program" "$name" 1000000000000000000000000000000
     done
 }
 
@@ -76,6 +76,21 @@ check_small() {
             "$(grep -c waits "$work/out") waits, $(grep -c preempted "$work/out") preemptions"
     done
     refused 'a pool that is too small for a request' PKV_NEVER_FITS "$build/examples/server_loop" 1
+}
+
+# --- sizing: what it prints is compared by check_docs.sh
+
+check_sizing() {
+    sizing=$build/examples/sizing
+    refused_numbers "$sizing" --layers --heads --kv-heads --k-width --v-width --latent --window \
+        --window-layers --memory --seq-len --block-size --step-tokens
+    refused 'sizing without a model' 'needs --model' "$sizing"
+    refused 'sizing, an unknown model' 'no model x' "$sizing" --model x
+    refused 'sizing, an unknown dtype' 'no dtype x' "$sizing" --model llama-3-8b --dtype x
+    refused 'sizing, more window layers than layers' 'more than there are' "$sizing" \
+        --model llama-3-8b --window 1 --window-layers 33
+    refused 'sizing, heads that are no multiple' 'num_heads' "$sizing" --model llama-3-8b --heads 9
+    refused 'sizing, an unknown argument' 'unknown argument what' "$sizing" what 1
 }
 
 # --- speculative
@@ -212,6 +227,7 @@ check_pagemap() {
 }
 
 check_small
+check_sizing
 check_speculative
 if [ -z "$models" ]; then
     echo 'skipped: speculative decoding of stories260K, no models'
