@@ -53,18 +53,17 @@ jemalloc := $(if $(filter 1,$(JEMALLOC)),-Wl$(comma)--no-as-needed -ljemalloc)
 strict   := $(if $(linking),,-Wl$(comma)-z$(comma)defs)
 libs      = $(jemalloc) -lm -lpthread $(LDLIBS)
 
-# --- flags of single files
-machine  := $(if $(filter scalar,$(VARIANT)),,$(shell $(CC) -dumpmachine))
-is_x86   := $(filter x86_64% i386% i486% i586% i686%,$(machine))
+# --- flags of single files. A row for each kernels_<name>.c: machines that have it, its flags.
+machine  := $(if $(filter scalar,$(VARIANT)),none,$(shell $(CC) -dumpmachine))
 fast     := $(if $(filter release scalar,$(VARIANT)),-O3)
-avx2     := $(if $(is_x86),-mavx2 -mfma -mf16c)
-avx512   := $(if $(is_x86),-mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c)
+kernels   = $(if $(filter $(2),$(machine)),$(eval isas += $(1)) \
+                $(eval $(OBJ)/src/attn/kernels_$(1).o: local = $(fast) $(3)))
+$(call kernels,scalar,%)
+$(call kernels,avx2,x86_64%,-mavx2 -mfma -mf16c)
+$(call kernels,avx512,x86_64%,-mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c)
+$(call kernels,avx512bf16,x86_64%,-mavx512bf16 -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c)
 $(OBJ)/src/alloc/build_info.o:        local = $(openmp)
 $(OBJ)/src/attn/%.o:                  local = $(openmp) -Wno-unknown-pragmas
-$(OBJ)/src/attn/kernels_%.o:          local = $(fast)
-$(OBJ)/src/attn/kernels_avx2.o:       local = $(fast) $(avx2)
-$(OBJ)/src/attn/kernels_avx512.o:     local = $(fast) $(avx512)
-$(OBJ)/src/attn/kernels_avx512bf16.o: local = $(fast) $(if $(avx512),$(avx512) -mavx512bf16)
 $(OBJ)/src/%.o:   includes = -Iinclude -Isrc
 $(OBJ)/bench/%.o: includes = -Iinclude -Isrc -Ibench -Ibench/support
 $(OBJ)/examples/%.o: includes = -Iinclude -Iexamples/support
@@ -72,7 +71,8 @@ $(OBJ)/bench/%.o:                       local = $(openmp) -Wno-unknown-pragmas
 $(OBJ)/tests/%.o: includes = -Iinclude -Isrc -Itests
 
 objects   = $(patsubst %.c,$(OBJ)/%.o,$(1))
-sources  := $(filter-out $(if $(is_x86),,src/attn/kernels_avx%),$(wildcard src/*/*.c))
+sources  := $(filter-out src/attn/kernels_%,$(wildcard src/*/*.c)) \
+            $(patsubst %,src/attn/kernels_%.c,$(isas))
 alone    := $(addprefix tests/,vectors numerics kernels stress dlopen)
 unit_src := $(filter-out $(addsuffix %,$(alone) tests/support tests/fuzz), \
                 $(wildcard tests/*.c tests/*/*.c))

@@ -18,15 +18,7 @@ step() {
     "$@" || failed="$failed, $*"
 }
 
-# The runner says "skipped" for a level that this machine or build lacks; a suite that does not
-# exist keeps it from running anything.
-levels=
-for isa in scalar avx2 avx512 avx512bf16; do
-    case $(PKV_TEST_ISA=$isa "$unit" no-suite-of-this-name 2>&1 || true) in
-    *skipped:*) echo "skipped: $isa, not on this machine or not in this build" ;;
-    *) levels="$levels $isa" ;;
-    esac
-done
+levels=$("$unit" --levels)
 
 if [ -z "$VECTORS" ]; then
     echo "skipped: golden vectors, none found (set PKV_SHARED or FILES)"

@@ -7,7 +7,7 @@
 #   runtime -> attn, slots, prefix, pages, alloc, base      prefix -> pages, alloc, base
 #   slots, pages -> alloc, base      alloc -> base
 #   attn    -> base, and of alloc block_table.h alone
-#   kernels (kernels_*, vec_*) -> kernels*.h, vec_*.h, intrinsics, a few C headers
+#   kernels (kernels_*, vec_*) -> kernels*.h, vec_*.h, cpu.h, intrinsics, a few C headers
 #   one door a package: jemalloc in alloc/mem.c, xxHash in prefix/prefix_hash.c, OpenMP in
 #   attn/team.c; no .c is included
 set -eu
@@ -51,7 +51,7 @@ is_project_header() {
 
 kernel_may_include() {
     case $1 in
-    attn/kernels.h | attn/kernels_*.h | attn/vec_*.h) return 0 ;;
+    attn/cpu.h | attn/kernels.h | attn/kernels_*.h | attn/vec_*.h) return 0 ;;
     immintrin.h | arm_neon.h | math.h | stddef.h | stdint.h | stdbool.h | string.h) return 0 ;;
     esac
     return 1

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * The test runner: all suites, or those whose names are given. PKV_TEST_ISA and PKV_TEST_SEED steer
- * it; CUnit's summary closes the run and a failure is exit status 1. */
+ * it; CUnit's summary closes the run and a failure is exit status 1. With --levels it prints the
+ * instruction sets that PKV_TEST_ISA may name here. */
 #include <CUnit/Basic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,18 +41,27 @@ static bool add_suite(const struct test_suite *suite)
     return added != NULL;
 }
 
-/* A level that this CPU lacks is a skip, said in a word, not a run at another level. */
-static bool level_is_there(void)
+/* The levels that this machine has, a line each; the others are skips, said so. */
+static int print_levels(void)
 {
-    pkv_workspace *workspace = NULL;
-    const enum pkv_status status = pkv_workspace_create(1, test_isa(), NULL, &workspace);
-    pkv_workspace_destroy(workspace);
-    return status != PKV_UNSUPPORTED;
+    for (int value = PKV_ISA_SCALAR; value < PKV_NUM_ISAS; value++) {
+        const enum pkv_isa isa = (enum pkv_isa)value;
+        if (test_has_isa(isa)) {
+            printf("%s\n", pkv_isa_name(isa));
+        } else {
+            fprintf(stderr, "skipped: %s, not on this machine or not in this build\n",
+                    pkv_isa_name(isa));
+        }
+    }
+    return EXIT_SUCCESS;
 }
 
 int main(int argc, char **argv)
 {
-    if (!level_is_there()) {
+    if (argc == 2 && strcmp(argv[1], "--levels") == 0) {
+        return print_levels();
+    }
+    if (!test_has_isa(test_isa())) {
         printf("skipped: this machine has no %s\n", pkv_isa_name(test_isa()));
         return EXIT_SUCCESS;
     }

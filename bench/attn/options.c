@@ -19,7 +19,7 @@ static const char usage[] =
     "  --keys N         every case with N keys a row\n"
     "  --threads N      of the operator and the ceilings, 0 = OpenMP's default (0)\n"
     "  --repeats N      turns of each case (21)\n"
-    "  --isa NAME       scalar, avx2, avx512, avx512bf16 (the best that this CPU has)\n"
+    "  --isa NAME       an instruction set (the best that this CPU has)\n"
     "  --csv FILE       writes every case as a line of FILE\n"
     "  --quick          the targets' cases alone, 7 turns\n";
 
@@ -43,13 +43,14 @@ static bool parse_number(const char *name, const char *value, int32_t low, int32
 
 static bool take_isa(struct options *o, const char *value)
 {
-    for (int isa = PKV_ISA_SCALAR; isa <= PKV_ISA_AVX512BF16; isa++) {
-        if (strcmp(value, pkv_isa_name((enum pkv_isa)isa)) == 0) {
-            o->isa = (enum pkv_isa)isa;
-            return true;
-        }
+    if (pkv_isa_by_name(value, &o->isa) == PKV_OK) {
+        return true;
     }
-    fprintf(stderr, "--isa: '%s' is not an instruction set\n", value);
+    fprintf(stderr, "--isa: '%s' is none of these:", value);
+    for (int isa = PKV_ISA_BEST; isa < PKV_NUM_ISAS; isa++) {
+        fprintf(stderr, " %s", pkv_isa_name((enum pkv_isa)isa));
+    }
+    fputc('\n', stderr);
     return false;
 }
 

@@ -151,12 +151,13 @@ static const struct vectors *vectors_of_cpu(void)
     static const struct vectors portable = {"portable", 2 * PORTABLE_SUMS, read_portable,
                                             fma_portable};
 #if defined(__x86_64__)
+    const unsigned features = cpu_features();
     static const struct vectors avx512 = {"avx512", 2 * 16 * 12, read_avx512, fma_avx512};
     static const struct vectors avx2 = {"avx2", 2 * 8 * 10, read_avx2, fma_avx2};
-    if (cpu_has(PKV_ISA_AVX512)) {
+    if ((features & CPU_AVX512F) != 0) {
         return &avx512;
     }
-    if (cpu_has(PKV_ISA_AVX2)) {
+    if ((features & CPU_AVX2) != 0 && (features & CPU_FMA) != 0) {
         return &avx2;
     }
 #endif

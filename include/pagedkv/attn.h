@@ -45,23 +45,6 @@ extern "C" {
 
 /* ---- workspaces ---------------------------------------------------------------------------- */
 
-/* Instruction sets, each with kernels of its own. */
-enum pkv_isa {
-    /* The highest that this CPU and this build have. */
-    PKV_ISA_BEST = 0,
-    /* Portable C. */
-    PKV_ISA_SCALAR = 1,
-    PKV_ISA_AVX2 = 2,      /* with FMA and F16C */
-    PKV_ISA_AVX512 = 3,    /* F, BW, DQ and VL */
-    PKV_ISA_AVX512BF16 = 4 /* the same, and dot products of bf16 pairs */
-};
-
-/* The name of an instruction set, such as "avx2"; "best" for PKV_ISA_BEST.
- *
- * Returns a string in static storage, never NULL; "unknown isa" for any other value. Any thread;
- * O(1). */
-PKV_API const char *pkv_isa_name(enum pkv_isa isa);
-
 typedef struct pkv_workspace pkv_workspace;
 
 /* Makes a workspace: the scratch memory, the kernels and the threads of attention calls. A server

@@ -66,11 +66,17 @@
 #else
 #define PKV_HAVE_OPENMP 0
 #endif
-/* What pkv_build_info says of the build. */
-#if (defined(__x86_64__) || defined(__i386__)) && !defined(PKV_SCALAR_ONLY)
-#define PKV_BUILD_ISAS "scalar avx2 avx512 avx512bf16"
+/* PKV_ON_<machine>(text) is text where a build has kernels of that machine, else nothing. */
+#define PKV_ON_ANY(...) __VA_ARGS__
+#if defined(__x86_64__) && !defined(PKV_SCALAR_ONLY)
+#define PKV_ON_X86(...) __VA_ARGS__
 #else
-#define PKV_BUILD_ISAS "scalar"
+#define PKV_ON_X86(...)
+#endif
+#if defined(__aarch64__) && !defined(PKV_SCALAR_ONLY)
+#define PKV_ON_ARM64(...) __VA_ARGS__
+#else
+#define PKV_ON_ARM64(...)
 #endif
 #if defined(__clang__)
 #define PKV_COMPILER __VERSION__
@@ -161,6 +167,40 @@ enum pkv_dtype {
  *
  * Returns bytes: 4, 2 or 1; 0 for an unknown type. Any thread; O(1). */
 PKV_API size_t pkv_dtype_bytes(enum pkv_dtype dtype);
+
+/* The instruction sets, each with kernels of its own. A row says the enumerator, its value, which
+ * never changes, its name, and the machines that have it; of one machine, the better come later. */
+#define PKV_ISA_LIST(ISA)                                                                          \
+    ISA(PKV_ISA_SCALAR, 1, scalar, PKV_ON_ANY)         /* portable C */                            \
+    ISA(PKV_ISA_AVX2, 2, avx2, PKV_ON_X86)             /* with FMA and F16C */                     \
+    ISA(PKV_ISA_AVX512, 3, avx512, PKV_ON_X86)         /* F, BW, DQ and VL */                      \
+    ISA(PKV_ISA_AVX512BF16, 4, avx512bf16, PKV_ON_X86) /* the same, and dot products of bf16 */
+
+enum pkv_isa {
+    /* The last of the list that this build has and this CPU can run. */
+    PKV_ISA_BEST = 0,
+#define PKV_ISA_VALUE(isa, value, name, machine) isa = value,
+    PKV_ISA_LIST(PKV_ISA_VALUE)
+#undef PKV_ISA_VALUE
+};
+
+/* The values of enum pkv_isa are in [0, PKV_NUM_ISAS). */
+#define PKV_ISA_ONE(isa, value, name, machine) +1
+enum { PKV_NUM_ISAS = 1 PKV_ISA_LIST(PKV_ISA_ONE) };
+#undef PKV_ISA_ONE
+
+/* The name of an instruction set, such as "avx2"; "best" for PKV_ISA_BEST.
+ *
+ * Returns a string in static storage, never NULL; "unknown isa" for any other value. Any thread;
+ * O(1). */
+PKV_API const char *pkv_isa_name(enum pkv_isa isa);
+
+/* Finds an instruction set by its name, for an option of a server. Whether this build has it and
+ * this CPU can run it is for pkv_workspace_create to answer.
+ *
+ * Returns PKV_OK and the instruction set in *isa; PKV_INVALID_ARGUMENT; PKV_NOT_FOUND for any other
+ * text. Any thread; O(PKV_NUM_ISAS). */
+PKV_API PKV_NODISCARD enum pkv_status pkv_isa_by_name(const char *name, enum pkv_isa *isa);
 
 /* How serious a line of the log hook is. */
 enum pkv_log_level { PKV_LOG_ERROR = 0, PKV_LOG_WARNING = 1, PKV_LOG_INFO = 2 };

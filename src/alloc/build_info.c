@@ -8,7 +8,8 @@
 #define TEXT(x) #x
 #define VERSION_TEXT(major, minor, patch) TEXT(major) "." TEXT(minor) "." TEXT(patch)
 #define VERSION VERSION_TEXT(PKV_VERSION_MAJOR, PKV_VERSION_MINOR, PKV_VERSION_PATCH)
-#define INFO(rest) "pagedkv " VERSION ", " PKV_COMPILER ", " PKV_BUILD_ISAS ", " rest
+#define ISA_TEXT(isa, value, name, machine) machine(" " #name)
+#define INFO(rest) "pagedkv " VERSION ", " PKV_COMPILER "," PKV_ISA_LIST(ISA_TEXT) ", " rest
 
 const char *pkv_build_info(void)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * cpu.c: asking the processor. Baseline code: it runs before anything is known. */
+ * cpu.c: asks the processor. Baseline code: it runs before anything is known. */
 #include "attn/cpu.h"
 
 #if defined(__AVX__)
@@ -10,51 +10,38 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 
-/* clang 14 has no name for F16C in __builtin_cpu_supports */
-static bool has_f16c(void)
+static unsigned feature_if(int has, enum cpu_feature feature)
 {
-    unsigned eax = 0;
-    unsigned ebx = 0;
-    unsigned ecx = 0;
-    unsigned edx = 0;
-    return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & (1u << 29)) != 0;
+    return has != 0 ? (unsigned)feature : 0;
 }
 
-static bool has_avx2(void)
+/* clang 14 has no names for F16C and AVX512-BF16 in __builtin_cpu_supports. */
+static unsigned features_by_cpuid(void)
 {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
-}
-
-static bool has_avx512(void)
-{
-    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-}
-
-static bool has_avx512bf16(void)
-{
-    unsigned eax = 0;
-    unsigned ebx = 0;
-    unsigned ecx = 0;
-    unsigned edx = 0;
-    return has_avx512() && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 &&
-           (eax & (1u << 5)) != 0;
-}
-
-bool cpu_has(enum pkv_isa isa)
-{
-    switch (isa) {
-    case PKV_ISA_SCALAR: return true;
-    case PKV_ISA_AVX2: return has_avx2();
-    case PKV_ISA_AVX512: return has_avx512();
-    case PKV_ISA_AVX512BF16: return has_avx512bf16();
-    case PKV_ISA_BEST: return false;
+    unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+    unsigned features = 0;
+    if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0) {
+        features |= feature_if((ecx >> 29 & 1) != 0, CPU_F16C);
     }
-    return false;
+    if (__get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0) {
+        features |= feature_if((eax >> 5 & 1) != 0, CPU_AVX512BF16);
+    }
+    return features;
+}
+
+/* The builtin also looks whether the operating system keeps the registers. */
+unsigned cpu_features(void)
+{
+    return feature_if(__builtin_cpu_supports("avx2"), CPU_AVX2) |
+           feature_if(__builtin_cpu_supports("fma"), CPU_FMA) |
+           feature_if(__builtin_cpu_supports("avx512f"), CPU_AVX512F) |
+           feature_if(__builtin_cpu_supports("avx512bw"), CPU_AVX512BW) |
+           feature_if(__builtin_cpu_supports("avx512dq"), CPU_AVX512DQ) |
+           feature_if(__builtin_cpu_supports("avx512vl"), CPU_AVX512VL) | features_by_cpuid();
 }
 #else
-bool cpu_has(enum pkv_isa isa)
+unsigned cpu_features(void)
 {
-    return isa == PKV_ISA_SCALAR;
+    return 0;
 }
 #endif

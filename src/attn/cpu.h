@@ -1,12 +1,22 @@
 /* SPDX-License-Identifier: MIT
  *
- * cpu.h: what this CPU can do. Capability only; which level is used is dispatch's choice. */
+ * cpu.h: what this CPU can do beyond the baseline of its machine. Capability only: which features a
+ * level needs stands in its kernels_<isa>.c, and which level is used is dispatch's choice. */
 #ifndef PKV_ATTN_CPU_H
 #define PKV_ATTN_CPU_H
 
-#include "pagedkv/attn.h"
+enum cpu_feature {
+    CPU_AVX2 = 1 << 0,
+    CPU_FMA = 1 << 1,
+    CPU_F16C = 1 << 2,
+    CPU_AVX512F = 1 << 3,
+    CPU_AVX512BW = 1 << 4,
+    CPU_AVX512DQ = 1 << 5,
+    CPU_AVX512VL = 1 << 6,
+    CPU_AVX512BF16 = 1 << 7
+};
 
-/* True when CPU and operating system support the level (never BEST). */
-bool cpu_has(enum pkv_isa isa);
+/* The features that CPU and operating system support, as a set of bits. */
+unsigned cpu_features(void);
 
 #endif

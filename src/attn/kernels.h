@@ -114,6 +114,7 @@ typedef void kernel_softcap(float *x, size_t count, float cap);
 
 struct kernels {
     enum pkv_isa isa;
+    unsigned needs; /* features of cpu.h, without which nothing below may be called */
     kernel_widen *widen;
     kernel_narrow *narrow;
     kernel_dot *dot;
@@ -125,10 +126,10 @@ struct kernels {
     kernel_softcap *softcap;
 };
 
-extern const struct kernels kernels_scalar;
-extern const struct kernels kernels_avx2;
-extern const struct kernels kernels_avx512;
-extern const struct kernels kernels_avx512bf16;
+/* kernels_scalar, kernels_avx2, ..: a build has those of its machine. */
+#define DECLARE_TABLE(isa, value, name, machine) extern const struct kernels kernels_##name;
+PKV_ISA_LIST(DECLARE_TABLE)
+#undef DECLARE_TABLE
 
 /* The table of a level, its own or (BEST) the highest; NULL when this CPU or build lacks it. */
 const struct kernels *kernels_for(enum pkv_isa isa);

@@ -4,11 +4,13 @@
 #include <math.h>
 #include <string.h>
 
+#include "attn/cpu.h"
 #include "attn/kernels.h"
 #include "attn/vec_avx2.h"
 
 #define KERNELS kernels_avx2
 #define KERNELS_ISA PKV_ISA_AVX2
+#define KERNELS_NEEDS (CPU_AVX2 | CPU_FMA | CPU_F16C)
 #define KERNELS_PACK NULL
 #define KERNELS_DOT_PACKED NULL
 #include "attn/kernels_template.h"

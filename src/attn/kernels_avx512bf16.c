@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "attn/cpu.h"
 #include "attn/kernels.h"
 #include "attn/vec_avx512bf16.h"
 
@@ -11,6 +12,9 @@
 
 #define KERNELS kernels_avx512bf16
 #define KERNELS_ISA PKV_ISA_AVX512BF16
+#define KERNELS_NEEDS                                                                              \
+    (CPU_AVX2 | CPU_FMA | CPU_F16C | CPU_AVX512F | CPU_AVX512BW | CPU_AVX512DQ | CPU_AVX512VL |    \
+     CPU_AVX512BF16)
 #define KERNELS_PACK pack
 #define KERNELS_DOT_PACKED dot_packed
 #include "attn/kernels_template.h"

@@ -9,6 +9,7 @@
 
 #define KERNELS kernels_scalar
 #define KERNELS_ISA PKV_ISA_SCALAR
+#define KERNELS_NEEDS 0
 #define KERNELS_PACK NULL
 #define KERNELS_DOT_PACKED NULL
 #include "attn/kernels_template.h"

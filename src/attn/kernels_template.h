@@ -5,6 +5,7 @@
  *
  *   KERNELS              the name of its table
  *   KERNELS_ISA          its level
+ *   KERNELS_NEEDS        the features of cpu.h that its instructions need; 0 = the baseline
  *   KERNELS_PACK         pack and dot_packed of kernels_packed.h, or NULL
  *   KERNELS_DOT_PACKED
  *
@@ -18,6 +19,7 @@
 
 const struct kernels KERNELS = {
     .isa = KERNELS_ISA,
+    .needs = KERNELS_NEEDS,
     .widen = widen,
     .narrow = narrow,
     .dot = dot,

@@ -14,7 +14,7 @@ static enum pkv_status check_create(int num_threads, enum pkv_isa isa, pkv_works
     if (num_threads < 0 || num_threads > MAX_THREADS) {
         return INVALID("num_threads = %d, outside [0, %d]", num_threads, MAX_THREADS);
     }
-    if ((int)isa < PKV_ISA_BEST || (int)isa > PKV_ISA_AVX512BF16) {
+    if ((int)isa < PKV_ISA_BEST || (int)isa >= PKV_NUM_ISAS) {
         return INVALID("isa = %d is none", (int)isa);
     }
     return PKV_OK;

@@ -193,7 +193,7 @@ static enum pkv_status check_whole(const struct pkv_cache_config *config)
         {"max_step_rows", config->max_step_rows, 0, INT32_MAX},
         {"max_step_tokens", config->max_step_tokens, 1, INT32_MAX},
         {"num_threads", config->num_threads, 0, MAX_THREADS},
-        {"isa", config->isa, PKV_ISA_BEST, PKV_ISA_AVX512BF16},
+        {"isa", config->isa, PKV_ISA_BEST, PKV_NUM_ISAS - 1},
         {"watermark_blocks", config->watermark_blocks, 0, INT32_MAX},
         {"num_index_nodes", config->num_index_nodes, 0, INT32_MAX},
         {"max_namespaces", config->max_namespaces, 0, MAX_NAMESPACES},

@@ -21,16 +21,6 @@ static struct case_spec batch_of(uint64_t seed, enum pkv_cache_form form)
     return spec;
 }
 
-static void isa_names_are_words_and_anything_else_is_unknown(void)
-{
-    CU_ASSERT_STRING_EQUAL(pkv_isa_name(PKV_ISA_SCALAR), "scalar");
-    CU_ASSERT_STRING_EQUAL(pkv_isa_name(PKV_ISA_AVX2), "avx2");
-    CU_ASSERT_STRING_EQUAL(pkv_isa_name(PKV_ISA_AVX512), "avx512");
-    CU_ASSERT_STRING_EQUAL(pkv_isa_name(PKV_ISA_AVX512BF16), "avx512bf16");
-    CU_ASSERT_STRING_EQUAL(pkv_isa_name((enum pkv_isa)77), "unknown isa");
-    CU_ASSERT_STRING_EQUAL(pkv_isa_name((enum pkv_isa)(-1)), "unknown isa");
-}
-
 static void workspace_refuses_what_it_cannot_be(void)
 {
     int mark = 0;
@@ -54,7 +44,7 @@ static void workspace_refuses_what_it_cannot_be(void)
 
 static void workspace_says_what_was_chosen(void)
 {
-    for (int isa = PKV_ISA_BEST; isa <= PKV_ISA_AVX512BF16; isa++) {
+    for (int isa = PKV_ISA_BEST; isa < PKV_NUM_ISAS; isa++) {
         pkv_workspace *workspace = NULL;
         const enum pkv_status status = pkv_workspace_create(3, (enum pkv_isa)isa, NULL, &workspace);
         if (status == PKV_UNSUPPORTED) {
@@ -64,7 +54,7 @@ static void workspace_says_what_was_chosen(void)
         }
         ASSERT_STATUS(PKV_OK, status);
         const enum pkv_isa chosen = pkv_workspace_isa(workspace);
-        CU_ASSERT(chosen >= PKV_ISA_SCALAR && chosen <= PKV_ISA_AVX512BF16);
+        CU_ASSERT(chosen >= PKV_ISA_SCALAR && (int)chosen < PKV_NUM_ISAS);
         CU_ASSERT(isa == PKV_ISA_BEST || (int)chosen == isa);
         CU_ASSERT_EQUAL(pkv_workspace_num_threads(workspace), 3);
         pkv_workspace_destroy(workspace);
@@ -80,7 +70,7 @@ static void best_is_the_highest_level_there_is(void)
 {
     pkv_workspace *best = NULL;
     ASSERT_STATUS(PKV_OK, pkv_workspace_create(1, PKV_ISA_BEST, NULL, &best));
-    for (int isa = (int)pkv_workspace_isa(best) + 1; isa <= PKV_ISA_AVX512BF16; isa++) {
+    for (int isa = (int)pkv_workspace_isa(best) + 1; isa < PKV_NUM_ISAS; isa++) {
         pkv_workspace *workspace = NULL;
         ASSERT_STATUS(PKV_UNSUPPORTED,
                       pkv_workspace_create(1, (enum pkv_isa)isa, NULL, &workspace));
@@ -690,7 +680,6 @@ static void more_rows_and_heads_than_can_be_numbered_refuse(void)
 }
 
 static const struct test_case cases[] = {
-    TEST(isa_names_are_words_and_anything_else_is_unknown),
     TEST(workspace_refuses_what_it_cannot_be),
     TEST(workspace_says_what_was_chosen),
     TEST(best_is_the_highest_level_there_is),

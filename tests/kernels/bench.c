@@ -14,7 +14,7 @@
 
 #include "kernels/check.h"
 
-enum { COUNT = 4096, WIDTH = 128, SAMPLES = 41, NUM_LEVELS = PKV_ISA_AVX512BF16 + 1 };
+enum { COUNT = 4096, WIDTH = 128, SAMPLES = 41 };
 
 static const double sample_seconds = 100e-6;
 
@@ -260,7 +260,7 @@ static void bench_case_at(struct bench *bench, const struct bench_case *c, enum 
                           uint64_t seed)
 {
     double scalar = 0;
-    for (int isa = PKV_ISA_SCALAR; isa < NUM_LEVELS; isa++) {
+    for (int isa = PKV_ISA_SCALAR; isa < PKV_NUM_ISAS; isa++) {
         const bool is_asked = wanted == PKV_ISA_BEST || (int)wanted == isa;
         bench->kernels = kernels_for((enum pkv_isa)isa);
         if (bench->kernels == NULL || (!is_asked && isa != PKV_ISA_SCALAR) ||

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "attn/kernels.h"
 #include "support/gqa_case.h"
 
 static bool is_code(enum pkv_dtype dtype)
@@ -130,13 +131,13 @@ static bool check_caches(const struct gqa_case *c, struct reference *ref)
     return true;
 }
 
-/* avx512bf16 takes q apart into two bf16 numbers where keys are bf16, unless the output is f32
- * (docs/numerics.md). */
+/* Levels with packed dot products split q into two bf16 numbers where keys are bf16, unless the
+ * output is f32 (docs/numerics.md). */
 static bool splits_queries(const struct gqa_case *c)
 {
     const enum pkv_dtype keys =
         c->spec.form == PKV_CACHE_NONE ? c->spec.dtype : c->args.past.k_dtype;
-    return c->isa == PKV_ISA_AVX512BF16 && c->spec.dtype != PKV_F32 && keys == PKV_BF16;
+    return kernels_for(c->isa)->pack != NULL && c->spec.dtype != PKV_F32 && keys == PKV_BF16;
 }
 
 double gqa_case_bound(const struct gqa_case *c, const struct reference *ref, size_t at,

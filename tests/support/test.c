@@ -39,12 +39,20 @@ void test_assert_case(const char *name, bool holds, const char *condition, const
 enum pkv_isa test_isa(void)
 {
     const char *wanted = getenv("PKV_TEST_ISA");
-    for (int isa = PKV_ISA_SCALAR; wanted != NULL && isa <= PKV_ISA_AVX512BF16; isa++) {
-        if (strcmp(wanted, pkv_isa_name((enum pkv_isa)isa)) == 0) {
-            return (enum pkv_isa)isa;
-        }
+    enum pkv_isa isa = PKV_ISA_BEST;
+    if (wanted != NULL && pkv_isa_by_name(wanted, &isa) != PKV_OK) {
+        fprintf(stderr, "PKV_TEST_ISA: %s\n", pkv_last_error());
+        exit(EXIT_FAILURE);
     }
-    return PKV_ISA_BEST;
+    return isa;
+}
+
+bool test_has_isa(enum pkv_isa isa)
+{
+    pkv_workspace *workspace = NULL;
+    const enum pkv_status status = pkv_workspace_create(1, isa, NULL, &workspace);
+    pkv_workspace_destroy(workspace);
+    return status != PKV_UNSUPPORTED;
 }
 
 uint64_t test_seed(void)

@@ -56,9 +56,10 @@ void test_assert_refused(const char *name, enum pkv_status expected, const char 
 void test_assert_case(const char *name, bool holds, const char *condition, const char *file,
                       unsigned line);
 
-/* The instruction set that PKV_TEST_ISA asks for (scalar, avx2, avx512, avx512bf16), BEST when
- * unset. */
+/* The instruction set that PKV_TEST_ISA names, BEST when unset; a name that is none ends the
+ * program. And whether this build and machine have one. */
 enum pkv_isa test_isa(void);
+bool test_has_isa(enum pkv_isa isa);
 
 /* Seeds: test_seed() is PKV_TEST_SEED or a constant, printed by the runner. splitmix64 from there.
  */
