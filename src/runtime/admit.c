@@ -6,6 +6,8 @@
  * Cached blocks that nobody holds are free ones: a request that adopts them takes them off the free
  * count just as new blocks do, so both together are weighed against it. */
 #include "base/error.h"
+#include "prefix/prefix_blocks.h"
+#include "prefix/prefix_quota.h"
 #include "runtime/blocks.h"
 #include "runtime/config.h"
 #include "runtime/prefix.h"
@@ -300,9 +302,8 @@ static void find_quota(const pkv_cache *cache, const struct prefix_name *name,
     request->room = INT64_MAX;
     request->quota = INT64_MAX;
     for (int32_t i = 0; cache_has_prefix(cache) && i < name->count; i++) {
-        struct prefix_field_usage usage;
-        const enum pkv_status status =
-            prefix_index_field_usage(cache->prefix.index, &fields[i], &usage);
+        struct prefix_usage usage;
+        const enum pkv_status status = prefix_index_usage(cache->prefix.index, &fields[i], &usage);
         if (status != PKV_OK || usage.quota == INT64_MAX) {
             continue;
         }

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/minmax.h"
 #include "pages/page_store.h"
+#include "prefix/prefix_blocks.h"
 
 bool blocks_are_scrubbed(const pkv_cache *cache)
 {

@@ -42,7 +42,7 @@
 #include "pagedkv/prefix.h"
 #include "pagedkv/slots.h"
 #include "pagedkv/step.h"
-#include "prefix/prefix_index.h"
+#include "prefix/prefix_match.h"
 #include "runtime/step.h"
 
 #define NO_BLOCK (-1)

@@ -5,6 +5,8 @@
  * struct seq_table, each record with its list. A line per violation goes to the log hook; nothing
  * is changed or repaired. O(blocks + sequences * table), a part at a time under the mutex: what is
  * compared must be of one moment. */
+#include "prefix/prefix_blocks.h"
+#include "prefix/prefix_check.h"
 #include "runtime/cache.h"
 
 #include <string.h>

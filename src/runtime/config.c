@@ -15,9 +15,9 @@
 #include "base/dtype.h"
 #include "base/error.h"
 #include "base/hooks.h"
+#include "prefix/prefix_key.h"
 
 #define MAX_NAMESPACES (1 << 24)
-#define HASH_BITS 128
 
 struct bound {
     const char *field;
@@ -200,7 +200,7 @@ static enum pkv_status check_whole(const struct pkv_cache_config *config)
         {"max_pinned_blocks", config->max_pinned_blocks, 0, CONFIG_MAX_SEQS},
         {"num_events", config->num_events, 0, INT32_MAX},
         {"fingerprint_bytes", config->fingerprint_bytes, 0, INT32_MAX},
-        {"masked_hash_bits", config->masked_hash_bits, 0, HASH_BITS},
+        {"masked_hash_bits", config->masked_hash_bits, 0, PREFIX_KEY_BITS},
     };
     const enum pkv_status status = check_bounds("", bounds, sizeof bounds / sizeof bounds[0]);
     if (status != PKV_OK) {

@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/little_endian.h"
+#include "prefix/prefix_flush.h"
 #include "prefix/prefix_hash.h"
 
 static struct pkv_block_key key_of(struct prefix_key key)
@@ -16,32 +18,24 @@ static struct pkv_block_key key_of(struct prefix_key key)
     return (struct pkv_block_key){.low = key.low, .high = key.high};
 }
 
-/* Little-endian, so that machines agree; returns how many bytes. */
-static size_t put_word(unsigned char *to, uint32_t word)
-{
-    for (size_t i = 0; i < sizeof word; i++) {
-        to[i] = (unsigned char)(word >> 8 * i);
-    }
-    return sizeof word;
-}
-
 /* Tag and length go before each field's bytes, so no two sets are written the same. */
 static struct pkv_block_key namespace_key(const pkv_cache *cache, int32_t namespace_id)
 {
     struct pkv_namespace_field fields[PKV_MAX_NAMESPACE_FIELDS];
     unsigned char text[PKV_MAX_NAMESPACE_FIELDS * (PKV_MAX_NAMESPACE_BYTES + 2 * sizeof(int32_t))];
-    size_t used = 0;
-    const int32_t count = prefix_namespace_fields(cache->prefix.index, namespace_id, fields);
+    unsigned char *to = text;
+    const int32_t count = prefix_index_fields(cache->prefix.index, namespace_id, fields);
     for (int32_t i = 0; i < count; i++) {
         const size_t length = (size_t)fields[i].length;
-        used += put_word(text + used, (uint32_t)fields[i].tag);
-        used += put_word(text + used, (uint32_t)fields[i].length);
+        to = put_u32(to, (uint32_t)fields[i].tag);
+        to = put_u32(to, (uint32_t)fields[i].length);
         if (length > 0) {
-            memcpy(text + used, fields[i].bytes, length);
+            memcpy(to, fields[i].bytes, length);
         }
-        used += length;
+        to += length;
     }
-    return count > 0 ? key_of(prefix_hash_bytes(text, used)) : (struct pkv_block_key){0};
+    return count > 0 ? key_of(prefix_hash_bytes(text, (size_t)(to - text)))
+                     : (struct pkv_block_key){0};
 }
 
 struct event_keys events_keys(const pkv_cache *cache, struct prefix_ref node)

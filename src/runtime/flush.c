@@ -6,6 +6,7 @@
  * free between two of them. A block that is stored meanwhile takes an equal old one apart itself,
  * so events stay in the order of a flush that took no time. */
 #include "base/error.h"
+#include "prefix/prefix_flush.h"
 #include "runtime/blocks.h"
 #include "runtime/events.h"
 #include "runtime/pin.h"

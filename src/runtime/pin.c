@@ -8,6 +8,7 @@
 #include "runtime/pin.h"
 
 #include "base/error.h"
+#include "prefix/prefix_blocks.h"
 #include "runtime/blocks.h"
 #include "runtime/handle.h"
 #include "runtime/prefix.h"

@@ -12,7 +12,11 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/little_endian.h"
 #include "base/minmax.h"
+#include "prefix/prefix_blocks.h"
+#include "prefix/prefix_flush.h"
+#include "prefix/prefix_publish.h"
 #include "runtime/blocks.h"
 #include "runtime/seq_table.h"
 
@@ -79,9 +83,7 @@ enum pkv_status prefix_name_kept(const pkv_cache *cache, const struct seq *model
                       "a kept_prefix of its own takes one of the %d namespace fields",
                       PKV_MAX_NAMESPACE_FIELDS);
     }
-    for (size_t i = 0; i < sizeof name->kept_bytes; i++) {
-        name->kept_bytes[i] = (unsigned char)((uint32_t)model->kept_prefix >> 8 * i);
-    }
+    (void)put_u32(name->kept_bytes, (uint32_t)model->kept_prefix);
     name->fields[name->count++] = (struct pkv_namespace_field){
         .tag = KEPT_PREFIX_TAG, .length = sizeof name->kept_bytes, .bytes = name->kept_bytes};
     return PKV_OK;

@@ -5,13 +5,12 @@
  * same configuration that create uses. */
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/little_endian.h"
 #include "prefix/prefix_hash.h"
 #include "runtime/config.h"
 #include "runtime/events.h"
 #include "runtime/prefix.h"
 #include "runtime/sequence.h"
-
-#define HASH_BITS 128
 
 #define FINGERPRINT_WORDS 12
 
@@ -21,21 +20,13 @@ struct fingerprint_words {
     uint64_t words[FINGERPRINT_WORDS - 2];
 };
 
-static void put_word(unsigned char *to, uint64_t word)
-{
-    for (int i = 0; i < 8; i++) {
-        to[i] = (unsigned char)(word >> 8 * i);
-    }
-}
-
 /* Words are little-endian, so that machines agree. */
 static struct prefix_key chain(struct prefix_key before, const struct fingerprint_words *of)
 {
     unsigned char bytes[8 * FINGERPRINT_WORDS];
-    put_word(bytes, before.low);
-    put_word(bytes + 8, before.high);
+    unsigned char *to = put_u64(put_u64(bytes, before.low), before.high);
     for (size_t i = 0; i < FINGERPRINT_WORDS - 2; i++) {
-        put_word(bytes + 8 * (i + 2), of->words[i]);
+        to = put_u64(to, of->words[i]);
     }
     return prefix_hash_bytes(bytes, sizeof bytes);
 }
@@ -82,7 +73,7 @@ static struct prefix_config index_config(const struct pkv_cache_config *config)
         .num_groups = config->num_groups,
         .num_nodes = config->num_index_nodes,
         .max_namespaces = config->max_namespaces,
-        .hash_bits = config->masked_hash_bits > 0 ? 1 + HASH_BITS - config->masked_hash_bits : 0,
+        .masked_key_bits = config->masked_hash_bits,
     };
 }
 

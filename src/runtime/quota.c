@@ -6,6 +6,7 @@
 #include "runtime/quota.h"
 
 #include "base/error.h"
+#include "prefix/prefix_quota.h"
 #include "runtime/prefix.h"
 #include "runtime/seq_table.h"
 
@@ -29,11 +30,10 @@ int64_t quota_of(const pkv_cache *cache, const struct prefix_scope *scope)
     if (!cache_has_prefix(cache) || of == PREFIX_NONE) {
         return least;
     }
-    const int32_t count = prefix_namespace_fields(cache->prefix.index, of, fields);
+    const int32_t count = prefix_index_fields(cache->prefix.index, of, fields);
     for (int32_t i = 0; i < count; i++) {
-        struct prefix_field_usage usage;
-        const enum pkv_status status =
-            prefix_index_field_usage(cache->prefix.index, &fields[i], &usage);
+        struct prefix_usage usage;
+        const enum pkv_status status = prefix_index_usage(cache->prefix.index, &fields[i], &usage);
         if (status == PKV_OK && usage.quota < least) {
             least = usage.quota;
         }
@@ -101,9 +101,9 @@ enum pkv_status pkv_namespace_usage(pkv_cache *cache, const struct pkv_namespace
     if (usage == NULL) {
         return refuse(PKV_INVALID_ARGUMENT, "usage is NULL");
     }
-    struct prefix_field_usage found = {0};
+    struct prefix_usage found = {0};
     cache_lock(cache);
-    status = prefix_index_field_usage(cache->prefix.index, &name.fields[0], &found);
+    status = prefix_index_usage(cache->prefix.index, &name.fields[0], &found);
     cache_unlock(cache);
     if (status == PKV_OK) {
         *usage = (struct pkv_field_usage){.held = found.held,

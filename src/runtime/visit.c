@@ -3,6 +3,7 @@
  * Every block, for tools: slices are copied out under the mutex and shown without it, so a visitor
  * may take its time and may call the cache. */
 #include "base/error.h"
+#include "prefix/prefix_blocks.h"
 #include "runtime/blocks.h"
 #include "runtime/events.h"
 

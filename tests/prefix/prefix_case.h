@@ -5,8 +5,11 @@
 #ifndef PKV_TEST_PREFIX_CASE_H
 #define PKV_TEST_PREFIX_CASE_H
 
-#include "prefix/prefix_index.h"
-#include "prefix/prefix_table.h"
+#include "prefix/prefix_blocks.h"
+#include "prefix/prefix_check.h"
+#include "prefix/prefix_flush.h"
+#include "prefix/prefix_match.h"
+#include "prefix/prefix_publish.h"
 #include "support/test.h"
 
 #define PREFIX_CASE_GROUPS 2

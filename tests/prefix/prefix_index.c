@@ -110,7 +110,7 @@ static void random_prompts_with_a_hash_of(int32_t bits)
     struct prefix_config config = one_group;
     struct prefix_case fixture;
     int32_t hits = 0;
-    config.hash_bits = bits + 1;
+    config.masked_key_bits = PREFIX_KEY_BITS - bits;
     prefix_case_open(&fixture, &config, 3 * PROMPTS);
     for (int32_t i = 0; i < PROMPTS; i++) {
         for (int32_t t = 0; t < 3 * BS; t++) {
@@ -176,7 +176,7 @@ static void of_two_contents_under_one_key_the_second_is_not_indexed(void)
     struct prefix_config config = one_group;
     struct prefix_case fixture;
     struct prefix_ref other = PREFIX_ROOT;
-    config.hash_bits = 1; /* one bucket, so that a key can be forged in place */
+    config.masked_key_bits = 128; /* one bucket, so that a key can be forged in place */
     prefix_case_open(&fixture, &config, 8);
     prefix_case_cache(&fixture, &prefix_case_plain, prefix_case_tokens, 1);
     prefix_case_cache(&fixture, &prefix_case_plain, prefix_case_tokens + 8, 1);
@@ -184,11 +184,11 @@ static void of_two_contents_under_one_key_the_second_is_not_indexed(void)
         prefix_index_find(fixture.index, PREFIX_ROOT, 0, prefix_case_tokens, NULL);
     const struct prefix_ref second =
         prefix_index_find(fixture.index, PREFIX_ROOT, 0, prefix_case_tokens + 8, NULL);
-    const struct prefix_key key = fixture.index->nodes[first.index].key;
+    const struct prefix_key key = fixture.index->nodes.nodes[first.index].key;
     const struct prefix_key forged = prefix_index_node(fixture.index, second)->key;
     prefix_index_detach(fixture.index, 0, prefix_index_block(fixture.index, second, 0));
     CU_ASSERT_PTR_NULL(prefix_index_node(fixture.index, second));
-    fixture.index->nodes[first.index].key = forged;
+    fixture.index->nodes.nodes[first.index].key = forged;
     const struct prefix_counters before = prefix_index_counters(fixture.index);
     CU_ASSERT_EQUAL(prefix_index_insert(fixture.index, PREFIX_ROOT, 0, 1, prefix_case_tokens + 8,
                                         NULL, 0, &other),
@@ -197,7 +197,7 @@ static void of_two_contents_under_one_key_the_second_is_not_indexed(void)
     CU_ASSERT_EQUAL(prefix_index_counters(fixture.index).not_indexed, before.not_indexed + 1);
     CU_ASSERT_EQUAL(prefix_index_counters(fixture.index).collisions, before.collisions + 1);
     CU_ASSERT_EQUAL(prefix_case_hit(&fixture, &prefix_case_plain, prefix_case_tokens + 8, 1), 0);
-    fixture.index->nodes[first.index].key = key;
+    fixture.index->nodes.nodes[first.index].key = key;
     CU_ASSERT_EQUAL(prefix_case_hit(&fixture, &prefix_case_plain, prefix_case_tokens, 1), 1);
     prefix_case_close(&fixture);
 }
@@ -208,7 +208,7 @@ static void a_block_with_other_ancestors_is_never_attached(void)
     for (int32_t bits = 0; bits <= 128; bits += 128) {
         struct prefix_config config = one_group;
         struct prefix_case fixture;
-        config.hash_bits = bits + 1;
+        config.masked_key_bits = PREFIX_KEY_BITS - bits;
         prefix_case_open(&fixture, &config, 8);
         const int32_t a[] = {1, 1, 1, 1, 7, 7, 7, 7};
         const int32_t b[] = {2, 2, 2, 2, 7, 7, 7, 7};
@@ -550,38 +550,40 @@ static void next_visits_every_used_node_once(void)
 /* One way to break an index of a chain of three (one held) and a dead node; false at the end. */
 static bool break_index(struct prefix_index *index, int how)
 {
-    struct prefix_node *nodes = index->nodes;
+    struct prefix_node_table *table = &index->nodes;
+    struct prefix_namespace_table *namespaces = &index->namespaces;
+    struct prefix_node *nodes = table->nodes;
     switch (how) {
     case 0: nodes[0].next = 1; break;
-    case 1: index->buckets[prefix_bucket(index, nodes[1].key)] = 0; break;
-    case 2: index->buckets[prefix_bucket(index, nodes[1].key)] = 99; break;
+    case 1: table->buckets[prefix_node_bucket(table, nodes[1].key)] = 0; break;
+    case 2: table->buckets[prefix_node_bucket(table, nodes[1].key)] = 99; break;
     case 3: nodes[1].key.low ^= 1; break;
-    case 4: index->num_used = 2; break;
-    case 5: index->free_head = 0; break;
-    case 6: index->free_tail = 1; break;
-    case 7: index->free_head = 1; break;
+    case 4: table->num_used = 2; break;
+    case 5: table->free_head = 0; break;
+    case 6: table->free_tail = 1; break;
+    case 7: table->free_head = 1; break;
     case 8: nodes[1].parent.generation++; break;
     case 9: nodes[2].priority = 1; break;
     case 10: nodes[1].priority = PKV_NUM_PRIORITIES; break;
     case 11: nodes[0].num_children = 0; break;
     case 12: nodes[1].num_blocks = 2; break;
-    case 13: prefix_blocks_at(index, 1)[0] = 77; break;
-    case 14: prefix_blocks_at(index, 1)[0] = PREFIX_NONE; break;
+    case 13: prefix_node_blocks(table, 1)[0] = 77; break;
+    case 14: prefix_node_blocks(table, 1)[0] = PREFIX_NONE; break;
     case 15: index->block_nodes[0][0] = 2; break;
     case 16: index->block_nodes[0][7] = 1; break;
     case 17: index->block_nodes[0][7] = -5; break;
     case 18: nodes[1].depth = 0; break;
     case 19: nodes[1].num_holders = -1; break;
     case 20: nodes[1].namespace_id = 50; break;
-    case 21: prefix_tokens_at(index, 1)[0] ^= 1; break;
+    case 21: prefix_node_tokens(table, 1)[0] ^= 1; break;
     case 22: block_pool_move(index->pools[0], 7, PREFIX_CLASS_PRIORITY); break;
     case 23: block_pool_move(index->pools[0], 1, PREFIX_CLASS_UNINDEXED); break;
-    case 24: index->fields[0].refs++; break;
-    case 25: index->fields[0].cached++; break;
-    case 26: index->namespaces[1].refs = 0; break;
+    case 24: namespaces->fields.records[0].refs++; break;
+    case 25: namespaces->fields.records[0].cached++; break;
+    case 26: namespaces->records[1].refs = 0; break;
     case 27: index->sweep_left = 99; break;
-    case 28: memset(index->field_list.buckets, 0, 4 * (size_t)index->num_name_buckets); break;
-    case 29: index->namespace_list.buckets[0] = 99; break;
+    case 28: memset(namespaces->fields.buckets, 0, 4 * (size_t)namespaces->num_buckets); break;
+    case 29: namespaces->buckets[0] = 99; break;
     case 30: nodes[3].generation = 0, nodes[3].is_used = true; break;
     default: return false;
     }

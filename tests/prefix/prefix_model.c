@@ -522,12 +522,12 @@ static void agree(struct model *model)
     }
 }
 
-static void model_open(struct model *model, int32_t hash_bits)
+static void model_open(struct model *model, int32_t key_bits)
 {
     struct prefix_config config = {.block_size = BS, .num_groups = GROUPS, .num_nodes = NODES};
     memset(model, 0, sizeof *model);
     model->random.state = test_seed();
-    config.hash_bits = hash_bits + 1;
+    config.masked_key_bits = PREFIX_KEY_BITS - key_bits;
     prefix_case_open(&model->fixture, &config, BLOCKS);
     for (int32_t i = 0; i < SPACES; i++) {
         ASSERT_STATUS(PKV_OK, prefix_scope_open(model->fixture.index, fields[i], num_fields[i],
@@ -539,10 +539,10 @@ static void model_open(struct model *model, int32_t hash_bits)
     model->now = GROUPS * BLOCKS;
 }
 
-static void run_with_a_hash_of(int32_t hash_bits)
+static void run_with_a_hash_of(int32_t key_bits)
 {
     struct model model;
-    model_open(&model, hash_bits);
+    model_open(&model, key_bits);
     const long calls = model.fixture.memory.calls;
     for (int32_t i = 0; i < OPERATIONS; i++) {
         operate(&model);

@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "prefix/prefix_quota.h"
 #include "prefix_case.h"
 
 #define BS 4
@@ -53,10 +54,10 @@ static enum pkv_status set_quota(struct prefix_case *fixture, int32_t tag, const
 }
 
 static enum pkv_status usage_of(const struct prefix_case *fixture, int32_t tag, const char *bytes,
-                                struct prefix_field_usage *usage)
+                                struct prefix_usage *usage)
 {
     const struct pkv_namespace_field field = text(tag, bytes);
-    return prefix_index_field_usage(fixture->index, &field, usage);
+    return prefix_index_usage(fixture->index, &field, usage);
 }
 
 /* D3: namespace fields carry tag and length, so no two lists of them run together. */
@@ -122,7 +123,7 @@ static void another_salt_hits_nothing_and_the_same_hits_all(void)
         const struct pkv_namespace_field yours = text(SALT, "yours");
         struct prefix_config config = one_group;
         struct prefix_case fixture;
-        config.hash_bits = bits + 1;
+        config.masked_key_bits = PREFIX_KEY_BITS - bits;
         prefix_case_open(&fixture, &config, 16);
         cache_in(&fixture, &mine, 1, 3);
         CU_ASSERT_EQUAL(hit_in(&fixture, &yours, 1, 3), 0);
@@ -188,11 +189,11 @@ static void scopes_say_where_each_field_begins(void)
     CU_ASSERT_EQUAL(prefix_scope_at(&scope, 1), scope.namespace_id[1]);
     CU_ASSERT_EQUAL(prefix_scope_at(&scope, 4), scope.namespace_id[1]);
     CU_ASSERT_EQUAL(prefix_scope_at(&scope, 999), scope.namespace_id[2]);
-    CU_ASSERT_EQUAL(prefix_namespace_fields(fixture.index, scope.namespace_id[0], read), 1);
+    CU_ASSERT_EQUAL(prefix_index_fields(fixture.index, scope.namespace_id[0], read), 1);
     CU_ASSERT(read[0].tag == 3 && read[0].length == 1 && memcmp(read[0].bytes, "b", 1) == 0);
-    CU_ASSERT_EQUAL(prefix_namespace_fields(fixture.index, scope.namespace_id[1], read), 2);
+    CU_ASSERT_EQUAL(prefix_index_fields(fixture.index, scope.namespace_id[1], read), 2);
     CU_ASSERT(read[0].tag == 1 && read[1].tag == 3);
-    CU_ASSERT_EQUAL(prefix_namespace_fields(fixture.index, scope.namespace_id[2], read), 4);
+    CU_ASSERT_EQUAL(prefix_index_fields(fixture.index, scope.namespace_id[2], read), 4);
     CU_ASSERT(read[2].tag == 7 && read[3].tag == 9);
     struct prefix_scope copy = scope;
     prefix_scope_share(fixture.index, &copy);
@@ -282,8 +283,7 @@ static void names_come_and_go_in_any_order(void)
         CU_ASSERT_EQUAL(prefix_index_check(fixture.index), 0);
         for (int32_t i = 0; i < MANY; i++) {
             struct pkv_namespace_field read[PKV_MAX_NAMESPACE_FIELDS];
-            CU_ASSERT_EQUAL(prefix_namespace_fields(fixture.index, scopes[i].namespace_id[0], read),
-                            1);
+            CU_ASSERT_EQUAL(prefix_index_fields(fixture.index, scopes[i].namespace_id[0], read), 1);
             CU_ASSERT_EQUAL(memcmp(read[0].bytes, &values[i], sizeof values[i]), 0);
         }
         for (int32_t i = 0; i < MANY; i++) {
@@ -299,13 +299,13 @@ static void names_come_and_go_in_any_order(void)
 static void quotas_are_per_field_value(void)
 {
     const struct pkv_namespace_field both[] = {text(TENANT, "t"), text(SALT, "s")};
-    struct prefix_field_usage usage = {55, 55, 55};
+    struct prefix_usage usage = {55, 55, 55};
     struct prefix_case fixture;
     prefix_case_open(&fixture, &one_group, 8);
     ASSERT_STATUS(PKV_NOT_FOUND, usage_of(&fixture, TENANT, "t", &usage));
     ASSERT_STATUS(PKV_INVALID_ARGUMENT,
-                  prefix_index_field_usage(
-                      fixture.index, &(struct pkv_namespace_field){TENANT, 1, NULL, 0}, &usage));
+                  prefix_index_usage(fixture.index,
+                                     &(struct pkv_namespace_field){TENANT, 1, NULL, 0}, &usage));
     ASSERT_STATUS(PKV_INVALID_ARGUMENT,
                   prefix_index_set_quota(fixture.index,
                                          &(struct pkv_namespace_field){TENANT, -1, "t", 0}, 9));
@@ -462,11 +462,12 @@ struct two_chains {
     struct prefix_key keys[3]; /* of its nodes */
 };
 
-static void open_two_chains(struct two_chains *c, int32_t hash_bits)
+static void open_two_chains(struct two_chains *c, int32_t masked_key_bits)
 {
     const struct pkv_namespace_field y = text(ADAPTER, "y");
     const struct pkv_namespace_field x = text(ADAPTER, "x");
-    const struct prefix_config config = {.block_size = BS, .num_groups = 2, .hash_bits = hash_bits};
+    const struct prefix_config config = {
+        .block_size = BS, .num_groups = 2, .masked_key_bits = masked_key_bits};
     prefix_case_open(&c->fixture, &config, 32);
     cache_in(&c->fixture, &y, 1, 2);
     c->x = scope_of(&c->fixture, &x, 1);
@@ -587,7 +588,7 @@ static void only_the_flushed_of_an_equal_key_end_early(void)
     const struct pkv_namespace_field y = text(ADAPTER, "y");
     struct two_chains c;
     struct prefix_swept swept = {0, 0};
-    open_two_chains(&c, 1);
+    open_two_chains(&c, PREFIX_KEY_BITS);
     forget_x(&c, false);
     cache_in(&c.fixture, &y, 1, 3);   /* two are found, the third is new */
     cache_in(&c.fixture, NULL, 0, 2); /* both new */

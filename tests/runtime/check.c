@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "alloc/block_pool.h"
-#include "prefix/prefix_table.h"
 #include "reuse_case.h"
 #include "runtime/cache.h"
 #include "runtime/reservation.h"
@@ -582,12 +581,14 @@ static void set_max_rewind(pkv_cache *cache, int32_t value)
 static void set_leaf_block(pkv_cache *cache, int32_t value)
 {
     struct prefix_index *index = cache->prefix.index;
-    put_int(&prefix_blocks_at(index, cache->prefix.pins[0].leaf.index)[value], PREFIX_NONE);
+    put_int(&prefix_node_blocks(&index->nodes, cache->prefix.pins[0].leaf.index)[value],
+            PREFIX_NONE);
 }
 
 static void set_first_leaf_block(pkv_cache *cache, int32_t value)
 {
-    put_int(prefix_blocks_at(cache->prefix.index, cache->prefix.pins[0].leaf.index), value);
+    put_int(prefix_node_blocks(&cache->prefix.index->nodes, cache->prefix.pins[0].leaf.index),
+            value);
 }
 
 static void set_count_of_pins(pkv_cache *cache, int32_t value)

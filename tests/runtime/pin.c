@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "prefix/prefix_flush.h"
 #include "reuse_case.h"
 #include "runtime/cache.h"
 

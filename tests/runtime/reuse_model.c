@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "prefix/prefix_blocks.h"
 #include "reuse_case.h"
 #include "runtime/cache.h"
 
@@ -87,7 +88,7 @@ static bool has_fields(const struct model *m, const struct prefix_seq *seq, int3
                        int32_t namespace_id)
 {
     struct pkv_namespace_field of_node[PKV_MAX_NAMESPACE_FIELDS];
-    const int32_t count = prefix_namespace_fields(m->c.cache->prefix.index, namespace_id, of_node);
+    const int32_t count = prefix_index_fields(m->c.cache->prefix.index, namespace_id, of_node);
     int32_t expected = 0;
     bool has_own_kept_prefix = false; /* a field of tag 0 then, with 4 bytes */
     for (int32_t g = 0; g < m->c.config.num_groups; g++) {

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A block gets its node in prefix_index_attach and loses it in part, the two places that keep both
+ * directions of the relation, count, and call the observer. */
+#include "prefix/prefix_blocks.h"
+
+#include "base/error.h"
+
+static void observe(struct prefix_index *index, enum prefix_change change, int32_t node)
+{
+    if (index->config.observer != NULL) {
+        index->config.observer(index->config.observer_context, change,
+                               prefix_node_ref(&index->nodes, node));
+    }
+}
+
+/* The class of the node's free blocks, unless they are out of a window. */
+static int32_t class_of(const struct prefix_index *index, int32_t node)
+{
+    return PREFIX_CLASS_PRIORITY + index->nodes.nodes[node].priority;
+}
+
+/* Parts a block from its node, which then may be freed. */
+static void part(struct prefix_index *index, int32_t group, int32_t block)
+{
+    const int32_t at = index->block_nodes[group][block] - 1;
+    struct prefix_node *node = &index->nodes.nodes[at];
+    prefix_node_blocks(&index->nodes, at)[group] = PREFIX_NONE;
+    index->block_nodes[group][block] = 0;
+    prefix_namespace_count(&index->namespaces, node->namespace_id, -1);
+    node->num_blocks--;
+    if (node->num_blocks == 0) {
+        observe(index, PREFIX_REMOVED, at);
+        prefix_node_free_unneeded(&index->nodes, at);
+    }
+}
+
+/* The same, and a free block changes its class. True when it was free. */
+static bool part_and_reclass(struct prefix_index *index, int32_t group, int32_t block)
+{
+    const bool is_free = block_pool_class(index->pools[group], block) != BLOCK_POOL_NONE;
+    part(index, group, block);
+    if (is_free) {
+        block_pool_move(index->pools[group], block, PREFIX_CLASS_UNINDEXED);
+    }
+    return is_free;
+}
+
+int32_t prefix_index_block(const struct prefix_index *index, struct prefix_ref node, int32_t group)
+{
+    return prefix_node_at(&index->nodes, node) == NULL
+               ? PREFIX_NONE
+               : prefix_node_blocks(&index->nodes, node.index)[group];
+}
+
+struct prefix_ref prefix_index_node_of(const struct prefix_index *index, int32_t group,
+                                       int32_t block)
+{
+    const int32_t node = index->block_nodes[group][block] - 1;
+    return node == PREFIX_NONE ? PREFIX_ROOT : prefix_node_ref(&index->nodes, node);
+}
+
+int32_t prefix_index_attach(struct prefix_index *index, struct prefix_ref ref, int32_t group,
+                            int32_t block)
+{
+    if (!prefix_node_is_live(&index->nodes, ref)) {
+        return PREFIX_NONE;
+    }
+    struct prefix_node *node = &index->nodes.nodes[ref.index];
+    int32_t *own = &prefix_node_blocks(&index->nodes, ref.index)[group];
+    if (*own != PREFIX_NONE) {
+        return *own;
+    }
+    pkv_assert(index->block_nodes[group][block] == 0);
+    pkv_assert(block_pool_class(index->pools[group], block) == BLOCK_POOL_NONE);
+    *own = block;
+    index->block_nodes[group][block] = ref.index + 1;
+    prefix_namespace_count(&index->namespaces, node->namespace_id, 1);
+    node->num_blocks++;
+    if (node->num_blocks == 1) {
+        observe(index, PREFIX_STORED, ref.index);
+    }
+    return block;
+}
+
+int32_t prefix_index_take(struct prefix_index *index, int32_t group)
+{
+    const int32_t block = block_pool_take(index->pools[group]);
+    if (block != PREFIX_NONE && index->block_nodes[group][block] != 0) {
+        const struct prefix_ref node = prefix_index_node_of(index, group, block);
+        index->num_evictions += prefix_node_is_live(&index->nodes, node); /* else it was flushed */
+        part(index, group, block);
+    }
+    return block;
+}
+
+bool prefix_index_drop(struct prefix_index *index, int32_t group, int32_t block,
+                       bool is_out_of_window)
+{
+    const int32_t node = index->block_nodes[group][block] - 1;
+    int32_t class = PREFIX_CLASS_UNINDEXED;
+    if (node != PREFIX_NONE) {
+        class = is_out_of_window ? PREFIX_CLASS_OUT_OF_WINDOW : class_of(index, node);
+    }
+    return block_pool_drop_to(index->pools[group], block, class);
+}
+
+void prefix_index_detach(struct prefix_index *index, int32_t group, int32_t block)
+{
+    if (index->block_nodes[group][block] != 0) {
+        (void)part_and_reclass(index, group, block);
+    }
+}
+
+void prefix_blocks_detach_all(struct prefix_index *index, int32_t node, struct prefix_swept *swept)
+{
+    const int32_t *blocks = prefix_node_blocks(&index->nodes, node);
+    for (int32_t group = 0; group < index->nodes.num_groups; group++) {
+        if (blocks[group] == PREFIX_NONE) {
+            continue;
+        }
+        if (part_and_reclass(index, group, blocks[group])) {
+            swept->freed++;
+        } else {
+            swept->held++;
+        }
+    }
+}
+
+void prefix_blocks_reclass(struct prefix_index *index, int32_t node)
+{
+    const int32_t *blocks = prefix_node_blocks(&index->nodes, node);
+    for (int32_t group = 0; group < index->nodes.num_groups; group++) {
+        pkv_pool *pool = index->pools[group];
+        if (blocks[group] != PREFIX_NONE &&
+            block_pool_class(pool, blocks[group]) >= PREFIX_CLASS_PRIORITY) {
+            block_pool_move(pool, blocks[group], class_of(index, node));
+        }
+    }
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * prefix_blocks.h: the blocks of nodes. The index works on the pools of the groups: a block whose
+ * reference count is zero and that has a node is free and cached at once. The class that it has in
+ * its pool (alloc/block_pool.h) says how much it is worth keeping, and it is found until it is
+ * taken. O(1). */
+#ifndef PKV_PREFIX_BLOCKS_H
+#define PKV_PREFIX_BLOCKS_H
+
+#include "prefix/prefix_index.h"
+
+/* Classes of free blocks; the lowest is taken first. */
+enum {
+    PREFIX_CLASS_UNINDEXED = 0, /* blocks without a node */
+    PREFIX_CLASS_OUT_OF_WINDOW =
+        1,                    /* with one, but no query of the last holder saw them any more */
+    PREFIX_CLASS_PRIORITY = 2 /* + the node's priority */
+};
+_Static_assert(PREFIX_CLASS_PRIORITY + PKV_NUM_PRIORITIES == BLOCK_POOL_NUM_CLASSES,
+               "a pool has as many classes as the index uses");
+
+/* Blocks of a pool that are free and have a node. */
+static inline int32_t prefix_num_cached(const pkv_pool *pool)
+{
+    return pkv_pool_num_free(pool) - block_pool_num_free(pool, PREFIX_CLASS_UNINDEXED);
+}
+
+/* Block of a node in a group, PREFIX_NONE when it has none or is stale. */
+int32_t prefix_index_block(const struct prefix_index *index, struct prefix_ref node, int32_t group);
+
+/* The node that names this block; PREFIX_ROOT when none does. */
+struct prefix_ref prefix_index_node_of(const struct prefix_index *index, int32_t group,
+                                       int32_t block);
+
+/* Makes a held block, which has no node, the node's block of the group, and returns it; when the
+ * node has another already, changes nothing and returns that (the canonical one: the caller takes a
+ * reference with block_pool_hold, rewrites its table, and drops its own). PREFIX_NONE for a stale
+ * or flushed node. */
+int32_t prefix_index_attach(struct prefix_index *index, struct prefix_ref node, int32_t group,
+                            int32_t block);
+
+/* A block of the group's pool with a count of one, the next in the order of eviction, taken from
+ * its node if it had one; PREFIX_NONE when none is free. */
+int32_t prefix_index_take(struct prefix_index *index, int32_t group);
+
+/* One reference less; true when the block is free now. Its class: that of its node's priority, or,
+ * when is_out_of_window (released because no query of the sequence sees it any more), out of the
+ * window. Drop a sequence's blocks last block first, so that leaves are evicted before parents. */
+bool prefix_index_drop(struct prefix_index *index, int32_t group, int32_t block,
+                       bool is_out_of_window);
+
+/* Takes a block, held or free, from its node: its content is not found any more. A block without a
+ * node is left alone. */
+void prefix_index_detach(struct prefix_index *index, int32_t group, int32_t block);
+
+/* For the module: takes all blocks from a node, which may be freed then, and counts them. */
+void prefix_blocks_detach_all(struct prefix_index *index, int32_t node, struct prefix_swept *swept);
+
+/* For the module: the node has another priority; its free blocks change their class, but those out
+ * of a window stay. */
+void prefix_blocks_reclass(struct prefix_index *index, int32_t node);
+
+#endif

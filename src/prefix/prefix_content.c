@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Writing the string of a block and hashing it. O(block_size), no memory but the writer's buffer.
+ */
+#include "prefix/prefix_content.h"
+
+#include <string.h>
+
+#include "base/little_endian.h"
+#include "prefix/prefix_hash.h"
+
+#define FIELD_BYTES (4 + 4 + PKV_MAX_NAMESPACE_BYTES)
+#define HEAD_BYTES (16 + 4 + 4 + PKV_MAX_NAMESPACE_FIELDS * FIELD_BYTES)
+#define LINK_BYTES (4 + 4 + 16)
+
+size_t prefix_content_bytes(int32_t block_size)
+{
+    return HEAD_BYTES + LINK_BYTES + (size_t)block_size * (sizeof(int32_t) + sizeof(uint64_t));
+}
+
+static unsigned char *put_key(unsigned char *to, struct prefix_key key)
+{
+    return put_u64(put_u64(to, key.low), key.high);
+}
+
+size_t prefix_content_head(const struct prefix_content_writer *writer, int32_t namespace_id)
+{
+    struct pkv_namespace_field fields[PKV_MAX_NAMESPACE_FIELDS];
+    const int32_t num_fields = prefix_namespace_read(writer->namespaces, namespace_id, fields);
+    unsigned char *to = put_key(writer->buffer, writer->fingerprint);
+    to = put_u32(to, (uint32_t)writer->block_size);
+    to = put_u32(to, (uint32_t)num_fields);
+    for (int32_t i = 0; i < num_fields; i++) {
+        to = put_u32(to, (uint32_t)fields[i].tag);
+        to = put_u32(to, (uint32_t)fields[i].length);
+        memcpy(to, fields[i].bytes, (size_t)fields[i].length);
+        to += fields[i].length;
+    }
+    return (size_t)(to - writer->buffer);
+}
+
+/* extra, or NULL when it is all zeros. */
+static const uint64_t *extra_of(const uint64_t *extra, int32_t count)
+{
+    uint64_t any = 0;
+    for (int32_t i = 0; extra != NULL && i < count; i++) {
+        any |= extra[i];
+    }
+    return any == 0 ? NULL : extra;
+}
+
+struct prefix_content prefix_content_of(const struct prefix_content_writer *writer,
+                                        size_t head_bytes, int32_t namespace_id,
+                                        const struct prefix_key *above, const int32_t *tokens,
+                                        const uint64_t *extra)
+{
+    const int32_t block_size = writer->block_size;
+    struct prefix_content content = {.parent = PREFIX_ROOT,
+                                     .namespace_id = namespace_id,
+                                     .tokens = tokens,
+                                     .extra = extra_of(extra, block_size)};
+    unsigned char *to = writer->buffer + head_bytes;
+    to = put_u64(to, (uint64_t)(above != NULL) | (uint64_t)(content.extra != NULL) << 32);
+    to = put_key(to, above != NULL ? *above : (struct prefix_key){0, 0});
+    to = put_i32s(to, tokens, (size_t)block_size);
+    for (int32_t i = 0; content.extra != NULL && i < block_size; i++) {
+        to = put_u64(to, content.extra[i]);
+    }
+    content.key = prefix_hash_bytes(writer->buffer, (size_t)(to - writer->buffer));
+    return content;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Insertion searches first, so that equal content has one node whoever computes it. A parent's
+ * priority is never below that of its child: each raise goes up the chain until it meets a node
+ * that has as much. */
+#include "prefix/prefix_publish.h"
+
+#include "prefix/prefix_blocks.h"
+#include "prefix/prefix_flush.h"
+
+void prefix_index_raise(struct prefix_index *index, struct prefix_ref ref, int32_t priority)
+{
+    struct prefix_node *node = prefix_node_at(&index->nodes, ref);
+    while (node != NULL && node->priority < priority) {
+        node->priority = (uint8_t)priority;
+        if (node->num_blocks > 0) {
+            prefix_blocks_reclass(index, ref.index);
+        }
+        ref = node->parent;
+        node = prefix_node_at(&index->nodes, ref);
+    }
+}
+
+/* A new node for content that has none; PREFIX_NONE when none is free. */
+static int32_t make_node(struct prefix_index *index, const struct prefix_content *content)
+{
+    prefix_node_hold(&index->nodes, content->parent); /* what retires may be its only child */
+    prefix_flush_retire(index, content->key);
+    const int32_t made = prefix_node_make(&index->nodes, content);
+    prefix_node_release(&index->nodes, content->parent);
+    return made;
+}
+
+enum prefix_insert prefix_index_insert(struct prefix_index *index, struct prefix_ref parent,
+                                       int32_t namespace_id, uint64_t epoch, const int32_t *tokens,
+                                       const uint64_t *extra, int32_t priority,
+                                       struct prefix_ref *node)
+{
+    if (!prefix_index_is_current(index, namespace_id, epoch) ||
+        (parent.index != PREFIX_NONE && !prefix_node_is_live(&index->nodes, parent))) {
+        return PREFIX_FLUSHED;
+    }
+    const struct prefix_content content =
+        prefix_index_content(index, parent, namespace_id, tokens, extra);
+    bool is_colliding = false;
+    int32_t at = prefix_node_search(&index->nodes, &content, &is_colliding);
+    const bool is_found = at != PREFIX_NONE;
+    if (is_found) {
+        index->nodes.nodes[at].num_holders++;
+    } else if (!is_colliding) {
+        at = make_node(index, &content);
+    }
+    if (at == PREFIX_NONE) {
+        index->num_not_indexed++;
+        return is_colliding ? PREFIX_COLLIDING : PREFIX_NOT_NOW;
+    }
+    *node = prefix_node_ref(&index->nodes, at);
+    prefix_index_raise(index, *node, priority);
+    return is_found ? PREFIX_FOUND : PREFIX_NEW;
+}

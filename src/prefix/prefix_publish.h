@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * prefix_publish.h: making nodes of what sequences have computed, and raising their priority. The
+ * blocks follow by prefix_index_attach (prefix_blocks.h). */
+#ifndef PKV_PREFIX_PUBLISH_H
+#define PKV_PREFIX_PUBLISH_H
+
+#include "prefix/prefix_index.h"
+
+enum prefix_insert {
+    PREFIX_NEW,       /* *node is new, without blocks */
+    PREFIX_FOUND,     /* *node was there; it may have blocks already */
+    PREFIX_NOT_NOW,   /* no node is free: counted as not_indexed */
+    PREFIX_COLLIDING, /* its key names another content: counted as not_indexed */
+    PREFIX_FLUSHED    /* parent is stale, or namespace flushed or all reset since `epoch` */
+};
+
+/* The node for this content under parent, made when there is none; it and its ancestors are raised
+ * to `priority`. *node gets a holder, which the caller releases (a sequence holds its newest node,
+ * and only that: insert the next, then release the one before; a window shorter than a block may
+ * take the newest node's block before the next is published). *node is written for the first two
+ * answers alone. epoch: the publishing sequence's. */
+enum prefix_insert prefix_index_insert(struct prefix_index *index, struct prefix_ref parent,
+                                       int32_t namespace_id, uint64_t epoch, const int32_t *tokens,
+                                       const uint64_t *extra, int32_t priority,
+                                       struct prefix_ref *node);
+
+/* Raises the priority of a node and of all its ancestors to at least `priority`; their free blocks
+ * become the last of that class, but those out of a window stay. For keeping leaves before parents
+ * in the order of eviction, hold the blocks (admit: adopt, then raise). O(nodes raised). Stale refs
+ * and the root are ignored. */
+void prefix_index_raise(struct prefix_index *index, struct prefix_ref node, int32_t priority);
+
+#endif
