@@ -66,7 +66,7 @@ static void check_pool(void *library)
     int32_t ids[3];
     expect(create(4, NULL, &pool) == PKV_OK, "a pool is created");
     expect(alloc(pool, 3, ids) == PKV_OK && num_free(pool) == 1, "three blocks are taken");
-    expect(release(pool, ids, 3) == PKV_OK && num_free(pool) == 4, "and given back");
+    expect(release(pool, ids, 3) == PKV_OK && num_free(pool) == 4, "and released");
     expect(alloc(pool, -1, ids) == PKV_INVALID_ARGUMENT && last_error()[0] != '\0',
            "a refusal leaves its reason in this thread");
     destroy(pool);
@@ -118,7 +118,7 @@ int main(int argc, char **argv)
         check_names(library);
         check_pool(library);
         check_cache(library);
-        expect(dlclose(library) == 0, "the library is given back");
+        expect(dlclose(library) == 0, "the library is unloaded");
     }
     printf("%d passed, %d failed\n", passed, failed);
     return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;

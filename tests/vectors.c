@@ -646,7 +646,7 @@ static enum verdict judge_floats(const char *name, const char *what, const doubl
     return PASSED;
 }
 
-/* The answer's arrays as doubles, whoever gave it. */
+/* Compares a result, as doubles, with the vector's: the operator's own, or the reference's. */
 static enum verdict judge(const char *name, const struct call *call, const struct vector *vector,
                           const double *out, const double *lse, const void *k, const void *v,
                           double tolerance)

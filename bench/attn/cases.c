@@ -159,7 +159,7 @@ static void build_windows(struct group *group)
     }
 }
 
-/* Continuous rows first: paged is compared with them. */
+/* Slots first: paged is compared with them. */
 static void build_blocks(struct group *group)
 {
     static const int32_t sizes[] = {0, 16, 32, 64};

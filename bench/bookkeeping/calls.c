@@ -108,7 +108,7 @@ static void miss(struct server *server, uint64_t seed)
     server_end(server, seq);
 }
 
-static void forget_all(struct server *server)
+static void flush_all(struct server *server)
 {
     const struct pkv_namespace_field tenant = {1, 1, "t", 0};
     const struct pkv_seq_options options = {
@@ -140,7 +140,7 @@ void bench_calls(void)
         administer(&server, tokens);
         miss(&server, 1000 + i);
     }
-    forget_all(&server);
+    flush_all(&server);
     printf("one thread, one row of 1024 cached tokens (64 blocks) where not said otherwise:\n");
     for (int i = 0; i < MAX_KINDS && kinds[i].name != NULL; i++) {
         printf("  %-30s %9.2f us    longest %9.2f us\n", kinds[i].name,

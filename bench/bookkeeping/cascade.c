@@ -81,7 +81,7 @@ static void bench_model(const char *name, int32_t kv_heads, enum pkv_dtype dtype
 {
     static pkv_seq sharing[SHARING_ROWS], separate[SHARING_ROWS];
     struct server server;
-    struct samples with = {0}, without = {0}, gains = {0};
+    struct samples with = {0}, without = {0}, ratios = {0};
     open_model(&server, kv_heads, dtype);
     fill_sharing(&server, sharing);
     fill_separate(&server, separate);
@@ -90,13 +90,13 @@ static void bench_model(const char *name, int32_t kv_heads, enum pkv_dtype dtype
         const double single = decode(&server, separate);
         samples_add(&with, shared);
         samples_add(&without, single);
-        samples_add(&gains, single / shared);
+        samples_add(&ratios, single / shared);
     }
     printf("cascade, %-8s %d rows, %d + %d keys: %7.2f ms, without sharing %7.2f ms: %.2fx "
            "(target %.1fx: %.2f of it)\n",
            name, SHARING_ROWS, KEYS, OWN, 1e3 * samples_median(&with),
-           1e3 * samples_median(&without), samples_median(&gains), target,
-           samples_median(&gains) / target);
+           1e3 * samples_median(&without), samples_median(&ratios), target,
+           samples_median(&ratios) / target);
     server_close(&server);
 }
 

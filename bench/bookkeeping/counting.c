@@ -34,7 +34,7 @@ static void give(void *context, void *memory, size_t bytes, size_t alignment)
     free(memory);
 }
 
-/* mem_map aligns to 2 MiB, which is all that is ever asked for. */
+/* mem_map aligns to 2 MiB, the only alignment that the library requests. */
 static void *map(void *context, size_t bytes, size_t alignment, int node)
 {
     (void)alignment;

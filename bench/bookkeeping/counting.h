@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * counting.h: hooks that count. Handed to a cache or workspace, they tell whether a call took or
- * gave back memory. */
+ * returned memory. */
 #ifndef BENCH_COUNTING_H
 #define BENCH_COUNTING_H
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * index.c: what a prompt's tokens cost to look up, and what the index weighs. A probe is timed: the
- * hash of each block, the walk, the comparison of all tokens, and the dry run of an admission. */
+ * index.c: what a prompt's tokens cost to look up, and how large the index is. A probe is timed:
+ * the hash of each block, the walk, the comparison of all tokens, and the dry run of an
+ * admission. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * bookkeeping [PART..]: what a server pays for blocks, steps, sequences and prompts, and what
- * sharing gains: all parts when none is named, but cascade, which computes 32 long prompts three
+ * sharing saves: all parts when none is named, but cascade, which computes 32 long prompts three
  * times over and takes minutes. Block pairs are compared with jemalloc's, in turns; steps are those
  * of 256 sequences of about 4096 tokens. "longest" is the longest time of a single call, timed by
  * itself. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * waits.c: how long a call has to wait while another thread walks through the whole cache. One
- * thread asks for the usage of a group again and again, a call of nanoseconds; another checks,
+ * thread reads the usage of a group again and again, a call of nanoseconds; another checks,
  * flushes, resets and visits. Of each such walk the longest call is taken; their median says how
  * long the mutex is held, their longest contains whatever else the machine did. */
 #include <pthread.h>

@@ -217,20 +217,20 @@ static void create_memory(struct layer *layer)
     fill_runs(layer);
 }
 
-/* Cosines and sines of every position, as a model of base 10000 has them, and gains of one. */
+/* Cosines and sines of every position, as a model of base 10000 has them; norm weights of one. */
 static void create_rope_norm(struct layer *layer)
 {
     const size_t half = (size_t)layer->spec.width / 2;
     const size_t positions = (size_t)layer->spec.keys;
     layer->rope = measure_calloc(2 * positions * half, sizeof(float));
-    layer->gain = measure_calloc((size_t)layer->spec.width, sizeof(float));
+    layer->norm_weight = measure_calloc((size_t)layer->spec.width, sizeof(float));
     for (size_t i = 0; i < positions * half; i++) {
         const double turn = pow(10000, -(double)(i % half) / (double)half) * (double)(i / half);
         layer->rope[i] = (float)cos(turn);
         layer->rope[positions * half + i] = (float)sin(turn);
     }
     for (int32_t c = 0; c < layer->spec.width; c++) {
-        layer->gain[c] = 1.0f;
+        layer->norm_weight[c] = 1.0f;
     }
 }
 
@@ -253,7 +253,7 @@ static void set_constants(struct layer *layer)
         c->rope_sin = layer->rope + (size_t)spec->keys * (size_t)spec->width / 2;
         c->rope_positions = spec->keys;
         c->rope_width = spec->width / 2;
-        c->q_norm_gain = c->k_norm_gain = layer->gain;
+        c->q_norm_gain = c->k_norm_gain = layer->norm_weight;
         c->q_norm_gain_count = c->k_norm_gain_count = spec->width;
         c->qk_norm_eps = 1e-6f;
         c->norm_order = PKV_NORM_BEFORE_ROPE;
@@ -327,9 +327,9 @@ void layer_destroy(struct layer *layer)
     pkv_plan_destroy(layer->plan);
     pkv_workspace_destroy(layer->workspace);
     mem_unmap(&no_hooks, layer->pages, layer->pages_bytes);
-    void *const arrays[] = {layer->q,    layer->k,     layer->v,          layer->out,
-                            layer->lens, layer->table, layer->cu_seqlens, layer->slots,
-                            layer->sink, layer->rope,  layer->gain,       (void *)layer->runs};
+    void *const arrays[] = {layer->q,    layer->k,     layer->v,           layer->out,
+                            layer->lens, layer->table, layer->cu_seqlens,  layer->slots,
+                            layer->sink, layer->rope,  layer->norm_weight, (void *)layer->runs};
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
         free(arrays[i]);
     }

@@ -37,7 +37,7 @@ struct layer {
     size_t pages_bytes;
     int32_t *table, *lens, *cu_seqlens, *slots;
     char *q, *k, *v, *out;
-    float *rope, *gain, *sink;
+    float *rope, *norm_weight, *sink;
     float scale;
     int64_t kept_prefix;
     const char **runs; /* the cache as the tables order it */

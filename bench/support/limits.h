@@ -11,8 +11,8 @@
 /* Seconds in which the threads read the memory once, each its part. bytes a multiple of 1024. */
 double limits_read(int threads, const void *memory, size_t bytes);
 
-/* The same of runs of memory here and there, in their order, each asked for while the one before it
- * is read. run_bytes a multiple of 256. */
+/* The same of runs of memory here and there, in their order, each prefetched while the one before
+ * it is read. run_bytes a multiple of 256. */
 double limits_read_runs(int threads, const char *const *runs, size_t num_runs, size_t run_bytes);
 
 /* Floating-point operations a second, two for each multiply-add; takes about a millisecond. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * client.c: what request threads of a server do, at random: requests arrive, are admitted, forked,
- * cut, pinned, asked for, and end, also in the middle of a step. */
+ * cut, pinned, probed, and end, also in the middle of a step. */
 #include <string.h>
 #include <time.h>
 
@@ -25,7 +25,7 @@ static struct request *pick(struct client *client, enum request_state state, boo
     return NULL;
 }
 
-static void forget(struct request *request)
+static void drop(struct request *request)
 {
     request->state = REQUEST_ABSENT;
     request->seq.id = 0;
@@ -223,7 +223,7 @@ static void end(struct client *client)
     request->state = REQUEST_GONE;
     replay_check(&client->replay, request, request->length);
     if (state == REQUEST_IDLE) {
-        forget(request);
+        drop(request);
     }
     atomic_fetch_add(&world->tally.in_step_destroys, state == REQUEST_OPEN);
     atomic_fetch_add(&world->tally.raced_destroys, state == REQUEST_RACING);
@@ -263,7 +263,7 @@ static void pin(struct client *client)
     pthread_mutex_unlock(&request->lock);
 }
 
-/* What a server's other threads ask for now and then. */
+/* What a server's other threads call now and then. */
 static void administer(struct client *client)
 {
     struct world *world = client->world;

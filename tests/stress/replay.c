@@ -59,7 +59,7 @@ static void fill(float *values, int32_t num_tokens, int32_t width, const uint64_
     }
 }
 
-static uint64_t fold(uint64_t digest, const float *values, int32_t count)
+static uint64_t digest_values(uint64_t digest, const float *values, int32_t count)
 {
     for (int32_t i = 0; i < count; i++) {
         uint32_t bits;
@@ -90,8 +90,8 @@ enum pkv_status forward_run(struct forward *forward, pkv_cache *cache, pkv_step 
         status = pkv_step_attend(cache, step, layer, &io);
         for (int32_t i = 0; i < num_tokens; i++) {
             const uint64_t digest =
-                fold(forward->digests[i], forward->out + i * HEADS * WIDTH, HEADS * WIDTH);
-            forward->digests[i] = fold(digest, forward->lse + i * HEADS, HEADS) | 1;
+                digest_values(forward->digests[i], forward->out + i * HEADS * WIDTH, HEADS * WIDTH);
+            forward->digests[i] = digest_values(digest, forward->lse + i * HEADS, HEADS) | 1;
         }
     }
     return status;

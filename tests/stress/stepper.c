@@ -2,7 +2,7 @@
  *
  * stepper.c: the one thread that runs steps, and the end of the world. In most steps it holds the
  * rows' locks while it begins and ends the step, so that clients know for sure what is open; in the
- * others begin, commit and abort race with whoever destroys the rows. */
+ * others begin, commit and abort race with the threads that destroy the rows. */
 #include <string.h>
 
 #include "stress/world.h"
