@@ -43,7 +43,7 @@ static enum pkv_status check_rope(const struct pkv_attn_constants *c, int32_t k_
                                   const char *name)
 {
     if ((c->rope_cos == NULL) != (c->rope_sin == NULL)) {
-        return INVALID("%srope_%s is NULL and the other plane is not", name,
+        return INVALID("%srope_%s is NULL and the other table is not", name,
                        c->rope_cos == NULL ? "cos" : "sin");
     }
     if ((int)c->rotary_mode < PKV_ROTARY_HALF_SPLIT ||
@@ -71,21 +71,21 @@ static enum pkv_status check_rope(const struct pkv_attn_constants *c, int32_t k_
     return PKV_OK;
 }
 
-static enum pkv_status check_gain(const void *gain, enum pkv_dtype dtype, int32_t count,
-                                  int32_t k_width, const char *name, const char *which)
+/* One norm weight; field is its name. */
+static enum pkv_status check_norm_weight(const void *weight, enum pkv_dtype dtype, int32_t count,
+                                         int32_t k_width, const char *name, const char *field)
 {
-    if (gain == NULL && count != 0) {
-        return INVALID("%s%s_norm_gain is NULL with %s_norm_gain_count = %d", name, which, which,
-                       count);
+    if (weight == NULL && count != 0) {
+        return INVALID("%s%s is NULL with %s_count = %d", name, field, field, count);
     }
-    if (gain == NULL) {
+    if (weight == NULL) {
         return PKV_OK;
     }
     if (!dtype_is_float(dtype)) {
-        return INVALID("%s%s_norm_gain_dtype = %d, not a float type", name, which, (int)dtype);
+        return INVALID("%s%s_dtype = %d, not a float type", name, field, (int)dtype);
     }
     if (count != k_width) {
-        return INVALID("%s%s_norm_gain_count = %d, not k_width = %d", name, which, count, k_width);
+        return INVALID("%s%s_count = %d, not k_width = %d", name, field, count, k_width);
     }
     return PKV_OK;
 }
@@ -93,25 +93,25 @@ static enum pkv_status check_gain(const void *gain, enum pkv_dtype dtype, int32_
 static enum pkv_status check_norm(const struct pkv_attn_constants *c, int32_t k_width,
                                   const char *name)
 {
-    const bool has_gain = c->q_norm_gain != NULL || c->k_norm_gain != NULL;
+    const bool has_norm = c->q_norm_gain != NULL || c->k_norm_gain != NULL;
     if ((int)c->norm_order < PKV_NORM_AFTER_ROPE || (int)c->norm_order > PKV_NORM_BEFORE_ROPE) {
         return INVALID("%snorm_order = %d is none", name, (int)c->norm_order);
     }
-    if (!has_gain && (c->qk_norm_eps != 0 || c->norm_order != PKV_NORM_AFTER_ROPE)) {
-        return INVALID("%sqk_norm_eps or norm_order is set without a gain", name);
+    if (!has_norm && (c->qk_norm_eps != 0 || c->norm_order != PKV_NORM_AFTER_ROPE)) {
+        return INVALID("%sqk_norm_eps or norm_order is set without a norm weight", name);
     }
-    if (has_gain && !(isfinite(c->qk_norm_eps) && c->qk_norm_eps > 0)) {
-        return INVALID("%sqk_norm_eps = %g: a gain wants a positive, finite one", name,
+    if (has_norm && !(isfinite(c->qk_norm_eps) && c->qk_norm_eps > 0)) {
+        return INVALID("%sqk_norm_eps = %g: a norm needs a positive, finite one", name,
                        (double)c->qk_norm_eps);
     }
-    if (has_gain && c->rope_cos == NULL && c->norm_order == PKV_NORM_AFTER_ROPE) {
-        return INVALID("%sq_norm_gain and k_norm_gain want rope_cos and rope_sin", name);
+    if (has_norm && c->rope_cos == NULL && c->norm_order == PKV_NORM_AFTER_ROPE) {
+        return INVALID("%sq_norm_gain and k_norm_gain need rope_cos and rope_sin", name);
     }
-    const enum pkv_status status =
-        check_gain(c->q_norm_gain, c->q_norm_gain_dtype, c->q_norm_gain_count, k_width, name, "q");
+    const enum pkv_status status = check_norm_weight(
+        c->q_norm_gain, c->q_norm_gain_dtype, c->q_norm_gain_count, k_width, name, "q_norm_gain");
     return status != PKV_OK ? status
-                            : check_gain(c->k_norm_gain, c->k_norm_gain_dtype, c->k_norm_gain_count,
-                                         k_width, name, "k");
+                            : check_norm_weight(c->k_norm_gain, c->k_norm_gain_dtype,
+                                                c->k_norm_gain_count, k_width, name, "k_norm_gain");
 }
 
 static enum pkv_status check_scale(const float *scale, int32_t count, bool is_quantised,

@@ -11,11 +11,11 @@
 #include "base/error.h"
 
 static enum pkv_status check_norm(enum pkv_dtype dtype, int32_t num_tokens, int32_t hidden,
-                                  enum pkv_dtype gain_dtype, int32_t width, float eps)
+                                  enum pkv_dtype weight_dtype, int32_t width, float eps)
 {
-    if (!dtype_is_float(dtype) || !dtype_is_float(gain_dtype)) {
-        return INVALID("dtype = %d, gain_dtype = %d: one is not a float type", (int)dtype,
-                       (int)gain_dtype);
+    if (!dtype_is_float(dtype) || !dtype_is_float(weight_dtype)) {
+        return INVALID("dtype = %d, weight_dtype = %d: one is not a float type", (int)dtype,
+                       (int)weight_dtype);
     }
     if (num_tokens < 0) {
         return INVALID("num_tokens = %d, negative", num_tokens);
@@ -50,12 +50,12 @@ static bool reach(const struct rows *rows, size_t stride, size_t *bytes)
 }
 
 /* Strides and overlaps. */
-static enum pkv_status check_rows(const struct rows *rows, const void *gain, size_t gain_bytes)
+static enum pkv_status check_rows(const struct rows *rows, const void *weight, size_t weight_bytes)
 {
     size_t x_bytes = 0;
     size_t y_bytes = 0;
-    if (rows->x == NULL || gain == NULL || rows->y == NULL) {
-        return INVALID("%s is NULL", rows->x == NULL ? "x" : gain == NULL ? "gain" : "y");
+    if (rows->x == NULL || weight == NULL || rows->y == NULL) {
+        return INVALID("%s is NULL", rows->x == NULL ? "x" : weight == NULL ? "weight" : "y");
     }
     if (rows->x_stride < (size_t)rows->hidden || rows->y_stride < (size_t)rows->hidden) {
         return INVALID("x_stride = %zu, y_stride = %zu: one is below hidden = %d", rows->x_stride,
@@ -69,7 +69,8 @@ static enum pkv_status check_rows(const struct rows *rows, const void *gain, siz
         (rows->x != rows->y || rows->x_stride != rows->y_stride)) {
         return INVALID("y overlaps x without being it");
     }
-    return overlap_bytes(gain, gain_bytes, rows->y, y_bytes) ? INVALID("y overlaps gain") : PKV_OK;
+    return overlap_bytes(weight, weight_bytes, rows->y, y_bytes) ? INVALID("y overlaps weight")
+                                                                 : PKV_OK;
 }
 
 /* head [width] is scratch. */
@@ -90,14 +91,14 @@ static void norm_rows(const struct kernels *kernels, const struct rows *rows, co
 }
 
 enum pkv_status pkv_qk_rms_norm(pkv_workspace *workspace, enum pkv_dtype dtype, int32_t num_tokens,
-                                int32_t hidden, const void *x, size_t x_stride, const void *gain,
-                                enum pkv_dtype gain_dtype, int32_t width, float eps, void *y,
+                                int32_t hidden, const void *x, size_t x_stride, const void *weight,
+                                enum pkv_dtype weight_dtype, int32_t width, float eps, void *y,
                                 size_t y_stride)
 {
     if (workspace == NULL) {
         return INVALID("workspace is NULL");
     }
-    enum pkv_status status = check_norm(dtype, num_tokens, hidden, gain_dtype, width, eps);
+    enum pkv_status status = check_norm(dtype, num_tokens, hidden, weight_dtype, width, eps);
     if (status != PKV_OK || num_tokens == 0) {
         return status;
     }
@@ -112,13 +113,13 @@ enum pkv_status pkv_qk_rms_norm(pkv_workspace *workspace, enum pkv_dtype dtype, 
         .y = y,
         .y_stride = y_stride != 0 ? y_stride : packed,
     };
-    status = check_rows(&rows, gain, (size_t)width * pkv_dtype_bytes(gain_dtype));
+    status = check_rows(&rows, weight, (size_t)width * pkv_dtype_bytes(weight_dtype));
     if (status != PKV_OK) {
         return status;
     }
     if (!buffer_grow(&workspace->hooks, &workspace->norm_head, (size_t)width * sizeof(float))) {
         return refuse(PKV_NO_MEMORY, "no memory for a head of width %d", width);
     }
-    norm_rows(workspace->kernels, &rows, gain, gain_dtype, eps, workspace->norm_head.memory);
+    norm_rows(workspace->kernels, &rows, weight, weight_dtype, eps, workspace->norm_head.memory);
     return PKV_OK;
 }

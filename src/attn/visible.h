@@ -2,11 +2,11 @@
  *
  * visible.h: which keys a query sees, the one place that knows:
  *
- *   j <= f   and   (j < P  or  j > f - W)          f frontier, P kept prefix, W window (0 = none)
+ *   j <= f   and   (j < P  or  j > f - W)
  *
- * A block of consecutive queries sees the union, which is the prefix and one range up to the last
- * frontier. Spans outside both are never visited, so a step's cost follows the window, not the
- * length. */
+ * for a query at position f, kept prefix P and window W (0 = none). A block of consecutive queries
+ * sees the union, which is the prefix and one range up to the last of their positions. Spans
+ * outside both are never visited, so a step's cost follows the window, not the length. */
 #ifndef PKV_ATTN_VISIBLE_H
 #define PKV_ATTN_VISIBLE_H
 
@@ -26,7 +26,7 @@ struct visible {
 static inline struct visible visible_to(const struct gqa_row *row, const struct gqa_shape *shape,
                                         int32_t q0, int32_t q1)
 {
-    const int32_t past = row->kv_len - row->q_len;
+    const int32_t past = gqa_row_past(row);
     struct visible seen = {0, 0, shape->not_causal ? row->kv_len : past + q1};
     if (shape->sliding_window > 0) {
         seen.first = (int32_t)first_needed_key(past + q0, shape->sliding_window);

@@ -2,7 +2,7 @@
  *
  * The overloaded form of the operator: what each rank of kvcache_start selects gives bit for bit
  * what the equal call of pkv_gqa gives, and the worked examples of the decode step hold. What it
- * refuses stands in contract_refuse.c. */
+ * refuses is in contract_refuse.c. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -563,24 +563,24 @@ static void present_bound_on_a_read_only_attend_refuses(void)
 /* Options */
 SPOIL(cos_alone, contract_case_absent(x, ROPE_SIN))
 SPOIL(sin_alone, contract_case_absent(x, ROPE_COS))
-SPOIL(no_planes, contract_case_absent(x, ROPE_COS); contract_case_absent(x, ROPE_SIN);
+SPOIL(no_tables, contract_case_absent(x, ROPE_COS); contract_case_absent(x, ROPE_SIN);
       contract_case_absent(x, POSITION_IDS); x->args.rotary_mode = NULL)
-SPOIL(positions_without_planes, no_planes(x); contract_case_absent(x, Q_NORM_GAIN);
+SPOIL(positions_without_tables, no_tables(x); contract_case_absent(x, Q_NORM_GAIN);
       contract_case_absent(x, K_NORM_GAIN); x->args.qk_norm_eps = NULL;
       contract_case_set(x, POSITION_IDS, x->gqa->position_ids, PKV_TENSOR_INT64, 1, 5, 0, 0, 0))
-SPOIL(mode_without_planes, no_planes(x); contract_case_absent(x, Q_NORM_GAIN);
+SPOIL(mode_without_tables, no_tables(x); contract_case_absent(x, Q_NORM_GAIN);
       contract_case_absent(x, K_NORM_GAIN); x->args.qk_norm_eps = NULL;
       x->rotary_mode = PKV_ROTARY_INTERLEAVED; x->args.rotary_mode = &x->rotary_mode)
 SPOIL(mode_unknown, x->rotary_mode = (enum pkv_rotary_mode)2; x->args.rotary_mode = &x->rotary_mode)
-SPOIL_TENSOR(planes_too_wide, ROPE_COS, t->dims[0] = t->dims[0] * t->dims[1] / 7; t->dims[1] = 7;
+SPOIL_TENSOR(tables_too_wide, ROPE_COS, t->dims[0] = t->dims[0] * t->dims[1] / 7; t->dims[1] = 7;
              x->tensors[ROPE_SIN].dims[0] = t->dims[0]; x->tensors[ROPE_SIN].dims[1] = 7)
-SPOIL_TENSOR(planes_of_two_types, ROPE_SIN,
+SPOIL_TENSOR(tables_of_two_types, ROPE_SIN,
              t->type = t->type == PKV_TENSOR_F16 ? PKV_TENSOR_BF16 : PKV_TENSOR_F16)
 SPOIL(position_negative, x->gqa->position_ids[2] = -1)
 SPOIL(position_beyond, x->gqa->position_ids[1] = x->gqa->args.constants.rope_positions)
 SPOIL(position_wraps, x->gqa->position_ids[0] = (int64_t)1 << 32)
 SPOIL(no_eps, x->args.qk_norm_eps = NULL)
-SPOIL(no_gains, contract_case_absent(x, Q_NORM_GAIN); contract_case_absent(x, K_NORM_GAIN))
+SPOIL(no_weight, contract_case_absent(x, Q_NORM_GAIN); contract_case_absent(x, K_NORM_GAIN))
 SPOIL(eps_zero, x->qk_norm_eps = 0)
 SPOIL(eps_negative, x->qk_norm_eps = -1e-6)
 SPOIL(eps_nan, x->qk_norm_eps = (double)NAN)
@@ -593,17 +593,17 @@ static void rope_and_norms_that_do_not_fit_refuse(void)
     static const struct refusal refusals[] = {
         {"rope_cos without rope_sin", cos_alone, "rope_sin"},
         {"rope_sin without rope_cos", sin_alone, "rope_cos"},
-        {"gains without planes", no_planes, "norm_gain"},
-        {"position_ids without planes", positions_without_planes, "position_ids"},
-        {"rotary_mode without planes", mode_without_planes, "rotary_mode"},
+        {"norm weights without cos/sin tables", no_tables, "norm_gain"},
+        {"position_ids without cos/sin tables", positions_without_tables, "position_ids"},
+        {"rotary_mode without cos/sin tables", mode_without_tables, "rotary_mode"},
         {"unknown rotary_mode", mode_unknown, "rotary_mode"},
-        {"planes wider than the head", planes_too_wide, "rope_width"},
-        {"planes of two types", planes_of_two_types, "rope_sin"},
+        {"cos/sin tables wider than the head", tables_too_wide, "rope_width"},
+        {"cos/sin tables of two types", tables_of_two_types, "rope_sin"},
         {"a negative position", position_negative, "position_ids[2]"},
-        {"a position beyond the planes", position_beyond, "position_ids[1]"},
+        {"a position beyond the cos/sin tables", position_beyond, "position_ids[1]"},
         {"a position of 2^32", position_wraps, "position_ids[0]"},
-        {"gains without eps", no_eps, "qk_norm_eps"},
-        {"eps without a gain", no_gains, "qk_norm_eps"},
+        {"norm weights without eps", no_eps, "qk_norm_eps"},
+        {"eps without a norm weight", no_weight, "qk_norm_eps"},
         {"eps 0", eps_zero, "qk_norm_eps"},
         {"negative eps", eps_negative, "qk_norm_eps"},
         {"eps NaN", eps_nan, "qk_norm_eps"},
@@ -615,31 +615,31 @@ static void rope_and_norms_that_do_not_fit_refuse(void)
     assert_all_refuse(&spec, refusals);
 }
 
-/* A gain is one vector of the head's width, whatever else holds as many elements. */
-SPOIL_TENSOR(gain_of_a_column, K_NORM_GAIN, t->rank = 2; t->dims[1] = 1)
-SPOIL_TENSOR(gain_of_a_row, K_NORM_GAIN, t->rank = 2; t->dims[1] = t->dims[0]; t->dims[0] = 1)
-SPOIL_TENSOR(gain_of_half_a_head, K_NORM_GAIN, t->dims[0] = 6)
-SPOIL_TENSOR(gain_of_one, K_NORM_GAIN, t->rank = 0)
+/* A norm weight is one vector of the head's width, whatever else holds as many elements. */
+SPOIL_TENSOR(weight_of_a_column, K_NORM_GAIN, t->rank = 2; t->dims[1] = 1)
+SPOIL_TENSOR(weight_of_a_row, K_NORM_GAIN, t->rank = 2; t->dims[1] = t->dims[0]; t->dims[0] = 1)
+SPOIL_TENSOR(weight_of_half_a_head, K_NORM_GAIN, t->dims[0] = 6)
+SPOIL_TENSOR(weight_of_one, K_NORM_GAIN, t->rank = 0)
 
-static void gains_of_another_shape_refuse(void)
+static void norm_weights_of_another_shape_refuse(void)
 {
-    static const struct refusal refusals[] = {{"[width][1]", gain_of_a_column, "k_norm_gain"},
-                                              {"[1][width]", gain_of_a_row, "k_norm_gain"},
-                                              {"half a head", gain_of_half_a_head, "k_norm_gain"},
-                                              {"one number", gain_of_one, "k_norm_gain"},
+    static const struct refusal refusals[] = {{"[width][1]", weight_of_a_column, "k_norm_gain"},
+                                              {"[1][width]", weight_of_a_row, "k_norm_gain"},
+                                              {"half a head", weight_of_half_a_head, "k_norm_gain"},
+                                              {"one number", weight_of_one, "k_norm_gain"},
                                               {NULL, NULL, NULL}};
     struct case_spec spec = good(PKV_CACHE_PAGED, CASE_ROPE | CASE_NORM);
-    for (int tries = 0; tries < 16; tries++) { /* until the details give k a gain */
+    for (int tries = 0; tries < 16; tries++) { /* until the details give k a norm weight */
         struct contract_case *x = contract_case_make(&spec, 0);
-        const bool has_gain = contract_case_tensor(x, K_NORM_GAIN) != NULL;
+        const bool has_weight = contract_case_tensor(x, K_NORM_GAIN) != NULL;
         contract_case_free(x);
-        if (has_gain) {
+        if (has_weight) {
             assert_all_refuse(&spec, refusals);
             return;
         }
         spec.seed++;
     }
-    CU_FAIL("no case with a gain of k");
+    CU_FAIL("no case with a norm weight of k");
 }
 
 static float sink_values[4];
@@ -778,7 +778,7 @@ static const struct test_case cases[] = {
     TEST(lengths_beyond_keys_without_a_cache_refuse),
     TEST(present_bound_on_a_read_only_attend_refuses),
     TEST(rope_and_norms_that_do_not_fit_refuse),
-    TEST(gains_of_another_shape_refuse),
+    TEST(norm_weights_of_another_shape_refuse),
     TEST(logits_and_windows_out_of_range_refuse),
     TEST(kept_prefixes_that_are_none_refuse),
     TEST(scales_of_a_quantised_cache_that_do_not_fit_refuse),

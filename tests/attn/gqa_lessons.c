@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Faults that other caches had, each as a promise that this operator does not have it: cells that
- * nobody may see, rows that disturb each other, blocks given back behind a window, offsets beyond
+ * nobody may see, rows that disturb each other, blocks released behind a window, offsets beyond
  * 32 bits. */
 #include <math.h>
 #include <stdio.h>
@@ -277,12 +277,12 @@ static void stored_keys_keep_their_bytes_under_a_window(void)
     enum { LENGTH = 14, WIDTH = 4 };
     struct test_random random = {test_seed()};
     float k[16 * WIDTH] = {0}, v[16 * WIDTH] = {0}, day[16 * WIDTH], x[WIDTH], out[WIDTH];
-    float cos_plane[16], sin_plane[16];
+    float cos_table[16], sin_table[16];
     const int64_t kept = 2;
     pkv_workspace *workspace = case_workspace(1);
     for (int i = 0; i < 16; i++) {
-        cos_plane[i] = cosf((float)i);
-        sin_plane[i] = sinf((float)i);
+        cos_table[i] = cosf((float)i);
+        sin_table[i] = sinf((float)i);
     }
     for (int32_t kv_len = 1; kv_len <= LENGTH; kv_len++) {
         struct pkv_gqa_args args = case_f32_args(PKV_CACHE_DENSE, 1, 1, 1, WIDTH);
@@ -296,8 +296,8 @@ static void stored_keys_keep_their_bytes_under_a_window(void)
         args.sliding_window = 3;
         args.kept_prefix = &kept;
         args.kept_prefix_count = 1;
-        args.constants.rope_cos = cos_plane;
-        args.constants.rope_sin = sin_plane;
+        args.constants.rope_cos = cos_table;
+        args.constants.rope_sin = sin_table;
         args.constants.rope_positions = 16;
         args.constants.rope_width = 1;
         ASSERT_STATUS(PKV_OK, pkv_gqa(workspace, &args));

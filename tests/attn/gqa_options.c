@@ -330,28 +330,28 @@ static void assert_all_refuse(const struct case_spec *spec, const struct refusal
 
 SPOIL(cos_alone, constants->rope_sin = NULL)
 SPOIL(sin_alone, constants->rope_cos = NULL)
-SPOIL(planes_of_codes, constants->rope_dtype = PKV_INT8)
-SPOIL(planes_of_no_width, constants->rope_width = 0)
-SPOIL(planes_too_wide, constants->rope_width = 9; constants->rotary_offset = 0)
-SPOIL(planes_beyond_the_head, constants->rotary_offset = 17 - 2 * constants->rope_width)
+SPOIL(tables_of_codes, constants->rope_dtype = PKV_INT8)
+SPOIL(tables_of_no_width, constants->rope_width = 0)
+SPOIL(tables_too_wide, constants->rope_width = 9; constants->rotary_offset = 0)
+SPOIL(tables_beyond_the_head, constants->rotary_offset = 17 - 2 * constants->rope_width)
 SPOIL(offset_negative, constants->rotary_offset = -1)
 SPOIL(mode_unknown, constants->rotary_mode = (enum pkv_rotary_mode)2)
-SPOIL(planes_too_short, constants->rope_positions = 39)
-SPOIL(planes_without_positions, constants->rope_positions = 0)
+SPOIL(tables_too_short, constants->rope_positions = 39)
+SPOIL(tables_without_positions, constants->rope_positions = 0)
 
-static void rope_planes_that_do_not_fit_refuse(void)
+static void rope_tables_that_do_not_fit_refuse(void)
 {
     static const struct refusal refusals[] = {
         {"cos alone", cos_alone, "rope_sin"},
         {"sin alone", sin_alone, "rope_cos"},
-        {"planes of int8", planes_of_codes, "rope_dtype"},
-        {"width 0", planes_of_no_width, "rope_width"},
-        {"wider than half the head", planes_too_wide, "rope_width"},
-        {"offset and width beyond the head", planes_beyond_the_head, "rotary_offset"},
+        {"cos/sin tables of int8", tables_of_codes, "rope_dtype"},
+        {"width 0", tables_of_no_width, "rope_width"},
+        {"wider than half the head", tables_too_wide, "rope_width"},
+        {"offset and width beyond the head", tables_beyond_the_head, "rotary_offset"},
         {"negative offset", offset_negative, "rotary_offset"},
         {"unknown mode", mode_unknown, "rotary_mode"},
-        {"fewer positions than keys", planes_too_short, "rope_positions"},
-        {"no positions", planes_without_positions, "rope_positions"},
+        {"fewer positions than keys", tables_too_short, "rope_positions"},
+        {"no positions", tables_without_positions, "rope_positions"},
         {NULL, NULL, NULL}};
     const struct case_spec spec = with_options(0, CASE_ROPE);
     assert_all_refuse(&spec, refusals);
@@ -361,42 +361,42 @@ SPOIL(position_negative, c->position_ids[2] = -1)
 SPOIL(position_beyond, c->position_ids[3] = constants->rope_positions)
 SPOIL(position_wraps, c->position_ids[0] = (int64_t)1 << 32)
 
-static void positions_outside_the_planes_refuse(void)
+static void positions_outside_the_tables_refuse(void)
 {
     static const struct refusal refusals[] = {
         {"negative", position_negative, "position_ids[2]"},
-        {"as many as the planes have", position_beyond, "position_ids[3]"},
+        {"as many as the cos/sin tables have", position_beyond, "position_ids[3]"},
         {"2^32", position_wraps, "position_ids[0]"},
         {NULL, NULL, NULL}};
     const struct case_spec spec = with_options(0, CASE_ROPE | CASE_POSITION_IDS);
     assert_all_refuse(&spec, refusals);
 }
 
-SPOIL(gain_short, constants->q_norm_gain_count--; constants->k_norm_gain_count--)
-SPOIL(gain_of_codes, constants->q_norm_gain_dtype = constants->k_norm_gain_dtype = PKV_E4M3)
-SPOIL(gain_without_eps, constants->qk_norm_eps = 0)
+SPOIL(weight_short, constants->q_norm_gain_count--; constants->k_norm_gain_count--)
+SPOIL(weight_of_codes, constants->q_norm_gain_dtype = constants->k_norm_gain_dtype = PKV_E4M3)
+SPOIL(weight_without_eps, constants->qk_norm_eps = 0)
 SPOIL(eps_negative, constants->qk_norm_eps = -1e-6f)
 SPOIL(eps_nan, constants->qk_norm_eps = NAN)
 SPOIL(eps_infinite, constants->qk_norm_eps = INFINITY)
-SPOIL(eps_without_gain, constants->q_norm_gain = constants->k_norm_gain = NULL;
+SPOIL(eps_without_weight, constants->q_norm_gain = constants->k_norm_gain = NULL;
       constants->q_norm_gain_count = constants->k_norm_gain_count = 0)
 SPOIL(order_unknown, constants->norm_order = (enum pkv_norm_order)2)
-SPOIL(after_rope_without_planes, constants->rope_cos = constants->rope_sin = NULL;
+SPOIL(after_rope_without_tables, constants->rope_cos = constants->rope_sin = NULL;
       constants->rope_width = constants->rotary_offset = 0; constants->rope_positions = 0;
       constants->rotary_mode = PKV_ROTARY_HALF_SPLIT; constants->norm_order = PKV_NORM_AFTER_ROPE)
 
 static void norms_that_do_not_fit_refuse(void)
 {
     static const struct refusal refusals[] = {
-        {"a gain of another length", gain_short, "norm_gain"},
-        {"a gain of e4m3", gain_of_codes, "norm_gain"},
-        {"a gain without eps", gain_without_eps, "qk_norm_eps"},
+        {"a norm weight of another length", weight_short, "norm_gain"},
+        {"a norm weight of e4m3", weight_of_codes, "norm_gain"},
+        {"a norm weight without eps", weight_without_eps, "qk_norm_eps"},
         {"negative eps", eps_negative, "qk_norm_eps"},
         {"eps NaN", eps_nan, "qk_norm_eps"},
         {"eps infinite", eps_infinite, "qk_norm_eps"},
-        {"eps without a gain", eps_without_gain, "qk_norm_eps"},
+        {"eps without a norm weight", eps_without_weight, "qk_norm_eps"},
         {"unknown order", order_unknown, "norm_order"},
-        {"after rope without planes", after_rope_without_planes, "norm_gain"},
+        {"after rope without cos/sin tables", after_rope_without_tables, "norm_gain"},
         {NULL, NULL, NULL}};
     const struct case_spec spec = with_options(0, CASE_ROPE | CASE_NORM);
     assert_all_refuse(&spec, refusals);
@@ -521,8 +521,8 @@ static const struct test_case cases[] = {
     TEST(options_keep_bits_over_threads_and_layouts),
     TEST(options_keep_bits_over_chunks),
     TEST(options_keep_bits_between_one_call_and_two),
-    TEST(rope_planes_that_do_not_fit_refuse),
-    TEST(positions_outside_the_planes_refuse),
+    TEST(rope_tables_that_do_not_fit_refuse),
+    TEST(positions_outside_the_tables_refuse),
     TEST(norms_that_do_not_fit_refuse),
     TEST(sinks_that_do_not_fit_refuse),
     TEST(masks_that_do_not_fit_refuse),

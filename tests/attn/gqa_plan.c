@@ -241,7 +241,7 @@ static void a_mask(struct pkv_gqa_args *args)
     args->mask_keys = 600;
 }
 
-static void planes(struct pkv_gqa_args *args)
+static void tables(struct pkv_gqa_args *args)
 {
     args->constants.rope_cos = args->constants.rope_sin = args->q;
     args->constants.rope_dtype = args->dtype;
@@ -299,7 +299,7 @@ static const struct difference {
     {"a window", ALL, a_window},
     {"not causal", ALL, not_causal},
     {"a mask", ALL, a_mask},
-    {"keys that are rotated", 1 << PKV_CACHE_NONE, planes},
+    {"keys that are rotated", 1 << PKV_CACHE_NONE, tables},
 };
 
 static void assert_differences_refuse(pkv_workspace *workspace, enum pkv_cache_form form)
@@ -361,7 +361,7 @@ static void run_refuses_a_past_of_another_length(void)
     args.past = (struct pkv_kv_view){0};
     ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_gqa_run(workspace, &args, plan));
     args.past = with->args.past;
-    args.past.block_size = 20; /* past what is there */
+    args.past.block_size = 20; /* beyond the memory of the case */
     args.past.k_head_stride = args.past.v_head_stride = 0;
     args.past.k_block_stride = args.past.v_block_stride = 0;
     ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_gqa_run(workspace, &args, plan));
@@ -630,7 +630,7 @@ static void callers_with_workspaces_of_their_own_run_side_by_side(void)
 }
 
 /* Where the tests are built with OpenMP, each caller is a thread of a parallel region, in which the
- * library may get fewer threads than it asks for; else they run in turn. */
+ * library may get fewer threads than it wants; else they run in turn. */
 /* H5: a call inside the parallel region of a caller gives the same bits. */
 static void call_inside_a_parallel_region_gives_the_same_bits(void)
 {

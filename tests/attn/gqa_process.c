@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * What the process around a call may do to it: fork, and a number of OpenMP threads other than the
- * one that was asked for. Bits stay. */
+ * one that was requested. Bits stay. */
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>

@@ -2,9 +2,9 @@
  *
  * What the operator refuses. Each entry of a table spoils one good call; the call must then answer
  * PKV_INVALID_ARGUMENT, name the culprit in the last error, and leave every byte of caches and
- * outputs (guards around them included) as it was; planning must refuse the same. Entries stand in
+ * outputs (guards around them included) as it was; planning must refuse the same. Entries are in
  * the order of validation: presence and dtypes, heads, pairs, scalars, lengths, capacity, slots,
- * block tables, positions, overlap. What the options refuse stands in gqa_options.c. */
+ * block tables, positions, overlap. What the options refuse is in gqa_options.c. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -243,10 +243,10 @@ static void scalars_out_of_range_refuse(void)
         {"softcap NaN", softcap_nan, "softcap"},
         {"softcap infinite", softcap_infinite, "softcap"},
         {"negative eps", eps_negative, "qk_norm_eps"},
-        {"eps without a gain", eps_alone, "qk_norm_eps"},
-        {"norm order without a gain", norm_order_alone, "norm_order"},
-        {"rotary offset without planes", offset_alone, "rotary_offset"},
-        {"rotary mode without planes", mode_alone, "rotary_mode"},
+        {"eps without a norm weight", eps_alone, "qk_norm_eps"},
+        {"norm order without a norm weight", norm_order_alone, "norm_order"},
+        {"rotary offset without cos/sin tables", offset_alone, "rotary_offset"},
+        {"rotary mode without cos/sin tables", mode_alone, "rotary_mode"},
         {"unknown rotary mode", mode_unknown, "rotary_mode"},
         {"scale of a float cache", scale_on_floats, "k_scale"},
         {"codes without a scale", codes_without_scale, "k_scale"},
@@ -544,10 +544,11 @@ static void evicted_block_that_is_still_seen_refuses(void)
 /* 9 positions */
 SPOIL(positions_alone, args->position_ids = c->kept_prefix)
 
-static void positions_without_planes_refuse(void)
+static void positions_without_tables_refuse(void)
 {
     static const struct refusal refusals[] = {
-        {"position_ids without planes", positions_alone, "position_ids"}, {NULL, NULL, NULL}};
+        {"position_ids without cos/sin tables", positions_alone, "position_ids"},
+        {NULL, NULL, NULL}};
     const struct case_spec spec = good(PKV_CACHE_PAGED);
     assert_all_refuse(&spec, refusals);
 }
@@ -691,7 +692,7 @@ static const struct test_case cases[] = {
     TEST(block_tables_that_lead_astray_refuse),
     TEST(row_without_queries_may_not_name_a_written_block),
     TEST(evicted_block_that_is_still_seen_refuses),
-    TEST(positions_without_planes_refuse),
+    TEST(positions_without_tables_refuse),
     TEST(rope_before_position_0_refuses),
     TEST(positions_of_the_call_s_own_keys_cover_them_all),
     TEST(outputs_that_overlap_refuse),

@@ -2,7 +2,7 @@
  *
  * The sisters of the operator that work on finished rows: the norm of heads, merging of partial
  * results, and the sink that is added once. Against double arithmetic, in place and apart, and in
- * the cascade that they are for; what they refuse stands in states_refuse.c. With u = 2^-24, the
+ * the cascade that they are for; what they refuse is in states_refuse.c. With u = 2^-24, the
  * bounds are
  *
  *   norm    |y| u (width / 2 + 6): a sum of width squares, a root, a quotient, two products
@@ -33,7 +33,7 @@ static bool is_within(enum pkv_dtype dtype, double got, double want, double boun
 /* Norm */
 
 struct norm_shape {
-    enum pkv_dtype dtype, gain_dtype;
+    enum pkv_dtype dtype, weight_dtype;
     int32_t num_tokens, heads, width;
     size_t x_pad, y_pad; /* elements between rows */
     float eps;
@@ -56,7 +56,7 @@ static void *random_floats(struct test_random *random, enum pkv_dtype dtype, siz
 
 /* One head of y against the definition. */
 static bool norm_head_is_right(const struct norm_shape *s, const void *x, size_t x_at,
-                               const void *gain, const void *y, size_t y_at)
+                               const void *weight, const void *y, size_t y_at)
 {
     double sum = 0;
     for (size_t c = 0; c < (size_t)s->width; c++) {
@@ -66,7 +66,7 @@ static bool norm_head_is_right(const struct norm_shape *s, const void *x, size_t
     const double rms = sqrt(sum / s->width + (double)s->eps);
     for (size_t c = 0; c < (size_t)s->width; c++) {
         const double want =
-            ref_load(s->dtype, x, x_at + c) / rms * ref_load(s->gain_dtype, gain, c);
+            ref_load(s->dtype, x, x_at + c) / rms * ref_load(s->weight_dtype, weight, c);
         const double got = ref_load(s->dtype, y, y_at + c);
         if (!is_within(s->dtype, got, want, fabs(want) * unit * (s->width / 2.0 + 6))) {
             printf("\n  width %d, channel %zu: %.9g, expected %.9g\n", s->width, c, got, want);
@@ -77,7 +77,7 @@ static bool norm_head_is_right(const struct norm_shape *s, const void *x, size_t
 }
 
 /* Every head, and the gaps between the rows of y, which hold NaN. */
-static bool norm_is_right(const struct norm_shape *s, const void *x, const void *gain,
+static bool norm_is_right(const struct norm_shape *s, const void *x, const void *weight,
                           const void *y)
 {
     const size_t x_stride = row_of(s) + s->x_pad;
@@ -85,7 +85,7 @@ static bool norm_is_right(const struct norm_shape *s, const void *x, const void 
     bool is_right = true;
     for (size_t t = 0; t < (size_t)s->num_tokens; t++) {
         for (size_t at = 0; is_right && at < row_of(s); at += (size_t)s->width) {
-            is_right = norm_head_is_right(s, x, t * x_stride + at, gain, y, t * y_stride + at);
+            is_right = norm_head_is_right(s, x, t * x_stride + at, weight, y, t * y_stride + at);
         }
         for (size_t c = row_of(s); c < y_stride; c++) {
             is_right = is_right && isnan(ref_load(s->dtype, y, t * y_stride + c));
@@ -95,10 +95,10 @@ static bool norm_is_right(const struct norm_shape *s, const void *x, const void 
 }
 
 static enum pkv_status run_norm(pkv_workspace *workspace, const struct norm_shape *s, const void *x,
-                                const void *gain, void *y, size_t x_stride, size_t y_stride)
+                                const void *weight, void *y, size_t x_stride, size_t y_stride)
 {
     return pkv_qk_rms_norm(workspace, s->dtype, s->num_tokens, (int32_t)row_of(s), x, x_stride,
-                           gain, s->gain_dtype, s->width, s->eps, y, y_stride);
+                           weight, s->weight_dtype, s->width, s->eps, y, y_stride);
 }
 
 static void assert_norm(pkv_workspace *workspace, const struct norm_shape *s)
@@ -109,15 +109,15 @@ static void assert_norm(pkv_workspace *workspace, const struct norm_shape *s)
     const size_t element = pkv_dtype_bytes(s->dtype);
     const size_t y_count = (size_t)s->num_tokens * y_stride;
     void *x = random_floats(&random, s->dtype, (size_t)s->num_tokens * x_stride, 4);
-    void *gain = random_floats(&random, s->gain_dtype, (size_t)s->width, 2);
+    void *weight = random_floats(&random, s->weight_dtype, (size_t)s->width, 2);
     void *y = random_floats(&random, s->dtype, y_count, (double)NAN);
-    ASSERT_STATUS(PKV_OK, run_norm(workspace, s, x, gain, y, s->x_pad > 0 ? x_stride : 0,
+    ASSERT_STATUS(PKV_OK, run_norm(workspace, s, x, weight, y, s->x_pad > 0 ? x_stride : 0,
                                    s->y_pad > 0 ? y_stride : 0));
-    CU_ASSERT(norm_is_right(s, x, gain, y));
+    CU_ASSERT(norm_is_right(s, x, weight, y));
     /* in place: the same bits, and the gaps stay */
     void *both = reference_alloc((size_t)s->num_tokens * x_stride, element);
     memcpy(both, x, (size_t)s->num_tokens * x_stride * element);
-    ASSERT_STATUS(PKV_OK, run_norm(workspace, s, both, gain, both, x_stride, x_stride));
+    ASSERT_STATUS(PKV_OK, run_norm(workspace, s, both, weight, both, x_stride, x_stride));
     for (size_t t = 0; t < (size_t)s->num_tokens; t++) {
         const char *row = (const char *)both + t * x_stride * element;
         CU_ASSERT(memcmp(row, (const char *)y + t * y_stride * element, row_of(s) * element) == 0);
@@ -126,7 +126,7 @@ static void assert_norm(pkv_workspace *workspace, const struct norm_shape *s)
                          s->x_pad * element) == 0);
     }
     free(x);
-    free(gain);
+    free(weight);
     free(y);
     free(both);
 }
@@ -137,7 +137,7 @@ static void norm_is_its_definition_in_every_dtype(void)
     pkv_workspace *workspace = case_workspace(1);
     for (size_t i = 0; i < 9 * sizeof widths / sizeof widths[0]; i++) {
         const struct norm_shape s = {.dtype = (enum pkv_dtype)(i % 3),
-                                     .gain_dtype = (enum pkv_dtype)(i / 3 % 3),
+                                     .weight_dtype = (enum pkv_dtype)(i / 3 % 3),
                                      .num_tokens = 1 + (int32_t)(i % 4),
                                      .heads = 1 + (int32_t)(i % 3),
                                      .width = widths[i / 9],
@@ -151,12 +151,12 @@ static void norm_is_its_definition_in_every_dtype(void)
 
 static void norm_of_zeros_is_zero_and_of_nan_stays_in_its_head(void)
 {
-    static const float gain[] = {1, 2};
+    static const float weight[] = {1, 2};
     const float x[] = {0, 0, NAN, 1, 3, 4, INFINITY, 1};
     float y[8];
     pkv_workspace *workspace = case_workspace(1);
     ASSERT_STATUS(PKV_OK,
-                  pkv_qk_rms_norm(workspace, PKV_F32, 2, 4, x, 0, gain, PKV_F32, 2, 1e-6f, y, 0));
+                  pkv_qk_rms_norm(workspace, PKV_F32, 2, 4, x, 0, weight, PKV_F32, 2, 1e-6f, y, 0));
     CU_ASSERT(y[0] == 0 && y[1] == 0);
     CU_ASSERT(isnan(y[2]) && isnan(y[3]));
     ASSERT_CLOSE(y[4], 3 / sqrt(12.5));
@@ -168,7 +168,7 @@ static void norm_of_zeros_is_zero_and_of_nan_stays_in_its_head(void)
 /* A fused row and a packed one, side by side: neither is the other. */
 static void norm_accepts_arrays_that_touch(void)
 {
-    static const float gain[] = {1, 1};
+    static const float weight[] = {1, 1};
     float memory[2 * 5 + 2 * 2];
     pkv_workspace *workspace = case_workspace(1);
     for (int order = 0; order < 2; order++) {
@@ -177,8 +177,8 @@ static void norm_accepts_arrays_that_touch(void)
         for (int i = 0; i < 4; i++) {
             x[i / 2 * 5 + i % 2] = (float)(i + 1);
         }
-        ASSERT_STATUS(
-            PKV_OK, pkv_qk_rms_norm(workspace, PKV_F32, 2, 2, x, 5, gain, PKV_F32, 2, 1e-6f, y, 0));
+        ASSERT_STATUS(PKV_OK, pkv_qk_rms_norm(workspace, PKV_F32, 2, 2, x, 5, weight, PKV_F32, 2,
+                                              1e-6f, y, 0));
         ASSERT_CLOSE(y[3], 4 / sqrt(12.5 + 1e-6));
     }
     pkv_workspace_destroy(workspace);
@@ -187,7 +187,7 @@ static void norm_accepts_arrays_that_touch(void)
 /* qk_rms_norm is what a layer without rope does inside the operator when norm_order says before. */
 static void norm_before_a_plain_call_is_the_operators_own(void)
 {
-    static const float gain[] = {0.5f, -1.25f, 2, 1};
+    static const float weight[] = {0.5f, -1.25f, 2, 1};
     struct test_random random = {test_seed()};
     float *q = random_floats(&random, PKV_F32, 3 * 4, 2);
     float *k = random_floats(&random, PKV_F32, 3 * 4, 2);
@@ -201,7 +201,7 @@ static void norm_before_a_plain_call_is_the_operators_own(void)
     args.k = k;
     args.v = v;
     args.out = inside;
-    args.constants.q_norm_gain = args.constants.k_norm_gain = gain;
+    args.constants.q_norm_gain = args.constants.k_norm_gain = weight;
     args.constants.q_norm_gain_count = args.constants.k_norm_gain_count = 4;
     args.constants.qk_norm_eps = 1e-5f;
     args.constants.norm_order = PKV_NORM_BEFORE_ROPE;
@@ -211,9 +211,9 @@ static void norm_before_a_plain_call_is_the_operators_own(void)
     args.constants = plain;
     args.out = outside;
     ASSERT_STATUS(PKV_OK,
-                  pkv_qk_rms_norm(workspace, PKV_F32, 3, 4, q, 0, gain, PKV_F32, 4, 1e-5f, q, 0));
+                  pkv_qk_rms_norm(workspace, PKV_F32, 3, 4, q, 0, weight, PKV_F32, 4, 1e-5f, q, 0));
     ASSERT_STATUS(PKV_OK,
-                  pkv_qk_rms_norm(workspace, PKV_F32, 3, 4, k, 0, gain, PKV_F32, 4, 1e-5f, k, 0));
+                  pkv_qk_rms_norm(workspace, PKV_F32, 3, 4, k, 0, weight, PKV_F32, 4, 1e-5f, k, 0));
     case_run(&args);
     for (int i = 0; i < 12; i++) {
         ASSERT_CLOSE(inside[i], (double)outside[i]);
@@ -585,7 +585,7 @@ static void attend_parts(const struct pkv_gqa_args *direct, const int32_t *cuts,
 }
 
 /* Each of n parts rounds its out once more, to at most max |V|, and each merge adds its own 8 u;
- * both sides stand within the operator's bound of the reference. */
+ * both sides are within the operator's bound of the reference. */
 static void assert_cascade(const struct pkv_gqa_args *direct, const struct pkv_state *total,
                            int32_t num_parts)
 {

@@ -14,11 +14,11 @@ enum { ARENA_FLOATS = 256 };
 struct call {
     float arena[ARENA_FLOATS];
     pkv_workspace *workspace;
-    enum pkv_dtype dtype, gain_dtype;
+    enum pkv_dtype dtype, weight_dtype;
     int32_t num_tokens, num_heads, width, hidden;
     float eps;
     size_t x_stride, y_stride;
-    const float *x, *gain, *sink;
+    const float *x, *weight, *sink;
     float *y;
     struct pkv_state states[3];
     const struct pkv_state *a, *b, *result;
@@ -39,7 +39,7 @@ static void call_make(struct call *call, pkv_workspace *workspace)
     call->eps = 1e-6f;
     call->x = call->arena;
     call->y = call->arena + 32;
-    call->gain = call->sink = call->arena + 240;
+    call->weight = call->sink = call->arena + 240;
     for (int i = 0; i < 3; i++) {
         call->states[i].out = call->arena + 40 * i;
         call->states[i].lse = call->arena + 40 * i + 30;
@@ -52,7 +52,7 @@ static void call_make(struct call *call, pkv_workspace *workspace)
 static enum pkv_status call_norm(const struct call *call)
 {
     return pkv_qk_rms_norm(call->workspace, call->dtype, call->num_tokens, call->hidden, call->x,
-                           call->x_stride, call->gain, call->gain_dtype, call->width, call->eps,
+                           call->x_stride, call->weight, call->weight_dtype, call->width, call->eps,
                            call->y, call->y_stride);
 }
 
@@ -103,8 +103,8 @@ SPOIL(dtype_int8, call->dtype = PKV_INT8)
 SPOIL(dtype_e4m3, call->dtype = PKV_E4M3)
 SPOIL(dtype_unknown, call->dtype = (enum pkv_dtype)5)
 SPOIL(dtype_negative, call->dtype = (enum pkv_dtype)(-1))
-SPOIL(gain_of_codes, call->gain_dtype = PKV_E4M3)
-SPOIL(gain_unknown, call->gain_dtype = (enum pkv_dtype)99)
+SPOIL(weight_of_codes, call->weight_dtype = PKV_E4M3)
+SPOIL(weight_unknown, call->weight_dtype = (enum pkv_dtype)99)
 SPOIL(tokens_negative, call->num_tokens = -1)
 SPOIL(heads_zero, call->num_heads = 0)
 SPOIL(heads_negative, call->num_heads = -2)
@@ -120,7 +120,7 @@ SPOIL(eps_nan, call->eps = NAN)
 SPOIL(eps_infinite, call->eps = INFINITY)
 SPOIL(x_absent, call->x = NULL)
 SPOIL(y_absent, call->y = NULL)
-SPOIL(gain_absent, call->gain = NULL)
+SPOIL(weight_absent, call->weight = NULL)
 SPOIL(x_stride_small, call->x_stride = 7)
 SPOIL(y_stride_small, call->y_stride = 1)
 SPOIL(x_stride_overflows, call->x_stride = SIZE_MAX / 4)
@@ -129,7 +129,7 @@ SPOIL(y_over_x, call->y = call->arena + 1)
 SPOIL(y_over_last_of_x, call->y = call->arena + 23)
 SPOIL(y_before_x, call->x = call->arena + 40; call->y = call->arena + 40 - 8)
 SPOIL(y_in_other_rows, call->y = call->arena; call->y_stride = 9)
-SPOIL(y_over_gain, call->y = call->arena + 232)
+SPOIL(y_over_weight, call->y = call->arena + 232)
 
 static void norms_that_make_no_sense_refuse(void)
 {
@@ -139,8 +139,8 @@ static void norms_that_make_no_sense_refuse(void)
         {"dtype e4m3", dtype_e4m3, "dtype"},
         {"unknown dtype", dtype_unknown, "dtype"},
         {"negative dtype", dtype_negative, "dtype"},
-        {"gain of e4m3", gain_of_codes, "gain_dtype"},
-        {"gain of an unknown dtype", gain_unknown, "gain_dtype"},
+        {"weight of e4m3", weight_of_codes, "weight_dtype"},
+        {"weight of an unknown dtype", weight_unknown, "weight_dtype"},
         {"negative num_tokens", tokens_negative, "num_tokens"},
         {"width 0", width_zero, "width"},
         {"negative width", width_negative, "width"},
@@ -154,7 +154,7 @@ static void norms_that_make_no_sense_refuse(void)
         {"eps infinite", eps_infinite, "eps"},
         {"no x", x_absent, "x is NULL"},
         {"no y", y_absent, "y is NULL"},
-        {"no gain", gain_absent, "gain is NULL"},
+        {"no weight", weight_absent, "weight is NULL"},
         {"x_stride below hidden", x_stride_small, "x_stride"},
         {"y_stride below hidden", y_stride_small, "y_stride"},
         {"x_stride whose bytes overflow", x_stride_overflows, "x_stride"},
@@ -163,7 +163,7 @@ static void norms_that_make_no_sense_refuse(void)
         {"y begins at the last element of x", y_over_last_of_x, "overlaps"},
         {"y ends inside x", y_before_x, "overlaps"},
         {"y is x with other rows", y_in_other_rows, "overlaps"},
-        {"y over the gain", y_over_gain, "gain"},
+        {"y over the weight", y_over_weight, "weight"},
         {NULL, NULL, NULL}};
     assert_all_refuse(call_norm, refusals);
 }
@@ -256,7 +256,7 @@ static void calls_without_tokens_touch_nothing(void)
     ASSERT_STATUS(PKV_OK, call_merge(&call));
     ASSERT_STATUS(PKV_OK, call_sink(&call));
     CU_ASSERT(memcmp(call.arena, before.arena, sizeof call.arena) == 0);
-    call.x = call.gain = call.y = NULL;
+    call.x = call.weight = call.y = NULL;
     ASSERT_STATUS(PKV_OK, call_norm(&call));
     call.num_heads = 0;
     ASSERT_STATUS(PKV_INVALID_ARGUMENT, call_merge(&call));

@@ -153,7 +153,7 @@ static void sharing_holds_for_every_dtype(void)
     }
 }
 
-/* All of a batch behind one long prefix: more members than one unit takes. */
+/* All of a batch behind one long prefix: more rows than one task takes. */
 static void one_prefix_under_all_rows_is_shared_by_all(void)
 {
     struct test_random random = {test_seed() + 2};
@@ -188,4 +188,4 @@ static const struct test_case cases[] = {
     TEST(one_prefix_under_all_rows_is_shared_by_all),
     TEST_END,
 };
-const struct test_suite suite_gqa_share = {"gqa_share", cases};
+const struct test_suite suite_shared_prefix = {"shared_prefix", cases};
