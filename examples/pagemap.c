@@ -2,9 +2,9 @@
  *
  * pagemap: the pool of a cache, block by block, while requests run on it. A random model serves a
  * stream of prompts that begin with one of a few system prompts; after every few steps a frame of
- * at most 24 lines of 80 columns shows who has what:
+ * at most 24 lines of 80 columns shows the state of each block:
  *
- *   #  held by one sequence      o  cached: free, but findable      P  held by a pin
+ *   #  held by one sequence      o  cached: free, still indexed     P  held by a pin
  *   +  held by several           .  free
  *
  * and what the prefix cache saves. The map comes from pkv_cache_visit and the numbers from
@@ -256,7 +256,7 @@ static void print_numbers(struct pagemap *map, const struct serve_stats *serve,
            percent(stats->hit_tokens, stats->queried_tokens), (unsigned long long)stats->hit_tokens,
            (unsigned long long)stats->queried_tokens);
     end_line(plain);
-    printf("stored %llu, evicted %llu, equal ones given back %llu, preemptions %d",
+    printf("stored %llu, evicted %llu, duplicates released %llu, preemptions %d",
            (unsigned long long)stats->stored_blocks, (unsigned long long)stats->evicted_blocks,
            (unsigned long long)stats->deduplicated_blocks, serve->num_preemptions);
     end_line(plain);

@@ -3,7 +3,7 @@
  * sizing: what a model's KV cache takes on this machine. From the model's numbers and a budget of
  * memory it computes bytes a token, blocks of each layer group and a watermark, then creates that
  * cache and admits sequences until one is refused: so the library itself says how many fit. Pages
- * that nobody writes take no memory, which is why 64 GiB can be tried on a laptop.
+ * that are never written take no memory, so 64 GiB can be tried on a laptop.
  *
  * Layers with a sliding window are a group of their own: they keep the window, not the sequence.
  * docs/sizing.md works through four models. Exit status 0, or 1 after a line on stderr. */

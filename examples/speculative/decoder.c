@@ -13,7 +13,7 @@ bool decoder_create(const struct model *model, const struct decoder_options *opt
     memset(decoder, 0, sizeof *decoder);
     decoder->model = model;
     decoder->options = *options;
-    /* Twice what a sequence needs, so that ended ones stay findable for a while. */
+    /* Twice what a sequence needs, so that the blocks of ended ones stay cached for a while. */
     const int32_t num_blocks = 2 * ((options->max_tokens - 1) / options->block_size + 2);
     const struct pkv_group_config group = {
         .block_size = options->block_size,

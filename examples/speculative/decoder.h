@@ -2,12 +2,12 @@
  *
  * decoder.h: one model on a cache of its own, with one sequence at a time.
  *
- *   decoder_start        an empty sequence adopts what the cache knows of the prompt
+ *   decoder_start        an empty sequence adopts what is cached of the prompt
  *   decoder_catch_up     computes and keeps tokens up to a length
- *   decoder_compute      opens a step of a few tokens; decoder_choose asks for what follows each
+ *   decoder_compute      opens a step of a few tokens; decoder_choose: the token after each
  *   decoder_keep         ends it: so many of its tokens stay
  *   decoder_rewind       takes kept tokens back
- *   decoder_end          the sequence goes, its full blocks stay findable */
+ *   decoder_end          the sequence ends, its full blocks stay cached */
 #ifndef SPECULATIVE_DECODER_H
 #define SPECULATIVE_DECODER_H
 

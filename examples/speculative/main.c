@@ -3,7 +3,7 @@
  * speculative: greedy decoding with a draft model that proposes tokens and a target model that
  * verifies several of them in one step, each on a managed cache.
  *
- *   decoder    a model on a cache: steps that keep a part, sequences that go back
+ *   decoder    a model on a cache: steps of which a part is kept, truncation
  *   decode     plain and speculative decoding of a request
  *
  * The draft is the target with fewer layers or changed weights. Every request is also decoded

@@ -52,7 +52,7 @@ static int32_t *copy_tokens(const struct request_list *list)
     return all;
 }
 
-/* Request by request, what stands in the list against the naive result (0 behind its end). */
+/* Compares each request of the list with the naive result (0 behind its end). */
 static bool same_tokens(const char *name, const struct request_list *list, const int32_t *expected)
 {
     const size_t stride = (size_t)request_longest(list);
@@ -83,7 +83,7 @@ static bool run_form(const struct model *model, const struct serve_options *opti
            name, (long long)request_generated(list),
            (double)request_generated(list) / (stats.seconds + 1e-9), stats.num_steps,
            stats.peak_rows, stats.peak_blocks, stats.num_blocks,
-           options->storage == PKV_STORAGE_PAGED ? "blocks" : "cache rows", stats.num_preemptions);
+           options->storage == PKV_STORAGE_PAGED ? "blocks" : "slots", stats.num_preemptions);
     if (options->prefix_cache) {
         printf("  %-11s %5llu of %llu prompt tokens were hits, and %llu of %llu that came again\n",
                "", (unsigned long long)stats.cache.hit_tokens,
@@ -94,7 +94,7 @@ static bool run_form(const struct model *model, const struct serve_options *opti
     return same_tokens(name, list, expected);
 }
 
-/* The prefix cache, when asked for, is the paged form's alone. */
+/* Only the paged run has the prefix cache, when that option is on. */
 static bool run_three(const struct model *model, struct serve_options *o, struct request_list *list)
 {
     float margin = 0;

@@ -71,7 +71,7 @@ static bool run_server(struct story *story)
             paged ? "paged" : "continuous", story->requests.count, (long long)generated,
             (double)generated / (stats.seconds + 1e-9), (long long)stats.num_computed,
             stats.num_steps, stats.peak_rows, stats.peak_blocks, stats.num_blocks,
-            paged ? "blocks" : "cache rows", stats.num_preemptions);
+            paged ? "blocks" : "slots", stats.num_preemptions);
     if (o->serve.prefix_cache) {
         fprintf(stderr,
                 "prefix cache: %llu of %llu prompt tokens were hits, and %llu of %llu tokens that "

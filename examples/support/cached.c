@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * cached.c: the few places where a model and pkv_cache meet. The rope planes are the cache's own
- * once it is created; it rotates each query and each key before it stores or attends. */
+ * cached.c: the few places where a model and pkv_cache meet. The cos/sin tables are the cache's
+ * own once it is created; it rotates each query and each key before it stores or attends. */
 #include "cached.h"
 
 #include "report.h"

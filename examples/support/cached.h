@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * cached.h: a model on a managed cache: one group that all its layers share, rope applied by the
- * cache, and the attention that forward() asks for. */
+ * cache, and attention for forward(). */
 #ifndef SUPPORT_CACHED_H
 #define SUPPORT_CACHED_H
 

@@ -51,7 +51,7 @@ static const float *of_layer(const float *tensor, int32_t layer, int32_t rows, i
     return tensor + (size_t)layer * (size_t)rows * (size_t)columns;
 }
 
-static void rms_norm(float *out, const float *in, const float *gain, int32_t num_tokens,
+static void rms_norm(float *out, const float *in, const float *weight, int32_t num_tokens,
                      int32_t dim)
 {
     for (int32_t t = 0; t < num_tokens; t++) {
@@ -59,7 +59,7 @@ static void rms_norm(float *out, const float *in, const float *gain, int32_t num
         const float mean = dot(in + base, in + base, dim) / (float)dim;
         const float scale = 1.0f / sqrtf(mean + 1e-5f);
         for (int32_t i = 0; i < dim; i++) {
-            out[base + (size_t)i] = in[base + (size_t)i] * scale * gain[i];
+            out[base + (size_t)i] = in[base + (size_t)i] * scale * weight[i];
         }
     }
 }

@@ -162,19 +162,19 @@ static bool parse_header(const char *path, const unsigned char *header, struct m
     return true;
 }
 
-/* The size that the header asks for against the size that is there. *rope is the number of
- * elements to skip. */
+/* Compares the size that follows from the header with the file's. *rope is the number of elements
+ * to skip. */
 static bool check_size(const char *path, FILE *file, struct model *m, size_t *rope)
 {
     size_t tables = 0;
     size_t with_tables = 0;
     if (!count_weights(m, &m->num_weights) ||
         !add_product((size_t)m->seq_len, (size_t)m->head_dim, 1, &tables)) {
-        return complain("%s: the header asks for more weights than memory can name", path);
+        return complain("%s: the header names more weights than memory can hold", path);
     }
     with_tables = m->num_weights;
     if (!add_product(tables, 1, 1, &with_tables)) {
-        return complain("%s: the header asks for more weights than memory can name", path);
+        return complain("%s: the header names more weights than memory can hold", path);
     }
     if (fseek(file, 0, SEEK_END) != 0) {
         return complain("%s: %s", path, strerror(errno));

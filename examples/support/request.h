@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * request.h: what a client asks for, and what it got so far.
+ * request.h: a client's prompt, and what was generated so far.
  *
  *   1 <= num_prompt <= num_tokens <= max_tokens <= seq_len
  *

@@ -334,7 +334,7 @@ static bool count_step(struct server *s, double start)
     if (s->options->progress && stats->num_steps % PROGRESS_STEPS == 0) {
         fprintf(stderr, "step %d: %d rows, %d of %d %s free, %.0f tokens/s\n", stats->num_steps,
                 s->rows.num_rows, usage.free, usage.num_blocks,
-                s->options->storage == PKV_STORAGE_PAGED ? "blocks" : "cache rows",
+                s->options->storage == PKV_STORAGE_PAGED ? "blocks" : "slots",
                 (double)stats->num_computed / (now_seconds() - start + 1e-9));
     }
     return true;

@@ -12,15 +12,15 @@ struct serve_stats {
     int32_t num_steps;
     int32_t num_rows; /* of the last step */
     int32_t peak_rows;
-    int32_t num_blocks;  /* paged: of the pool; continuous: cache rows */
-    int32_t peak_blocks; /* most that were held at once */
+    int32_t num_blocks;  /* paged: of the pool; continuous: slots */
+    int32_t peak_blocks; /* the largest number held at once */
     int32_t num_preemptions;
     int64_t num_computed; /* tokens that went through the model */
     double seconds;
     struct pkv_stats cache; /* at the end */
 };
 
-/* Called after each step; with *stop the server lets go of all requests and returns. Pins that it
+/* Called after each step; with *stop the server ends all requests and returns. Pins that it
  * makes end with the run. */
 typedef bool after_step_fn(void *context, pkv_cache *cache, const struct serve_stats *stats,
                            bool *stop);

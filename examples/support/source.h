@@ -54,7 +54,7 @@ bool source_load(const struct source *source, const struct model *model, int32_t
 /* A request on stdout: the ids that were generated, on a line. */
 void print_ids(const struct request *request);
 
-/* All requests on stdout: as texts where a tokenizer was loaded and ids are not asked for. */
+/* All requests on stdout: as texts where a tokenizer was loaded, unless ids is set. */
 void print_results(const struct request_list *requests, const struct tokenizer *tokenizer,
                    bool ids);
 
