@@ -80,12 +80,11 @@ unit_src := $(filter-out $(addsuffix %,$(alone) tests/support tests/fuzz), \
 program   = $(basename $(wildcard $(1)/*.c)) $(patsubst %/,%,$(dir $(wildcard $(1)/*/*.c)))
 examples := $(addprefix $(BUILD)/,$(filter-out %/support,$(sort $(call program,examples))))
 benches  := $(addprefix $(BUILD)/,$(filter-out %/support,$(sort $(call program,bench))))
-c_files  := $(foreach f,include src tests examples bench,$(wildcard $(f)/*.[ch] $(f)/*/*.[ch]))
 static   := $(BUILD)/libpagedkv.a
 shared   := $(BUILD)/libpagedkv.so.$(version)
 unit     := $(BUILD)/tests/unit
 programs := $(unit) $(examples) $(addprefix $(BUILD)/,$(alone))
-gates    := $(addprefix check-,style structure includes headers words docs)
+gates    := $(addprefix check-,format style structure includes headers words docs)
 FILES    ?= tests/vectors/*.txt
 
 say = $(if $(filter 1,$(V)),@:,@printf '  %-5s %s\n')
@@ -93,7 +92,7 @@ $(if $(filter 1,$(V)),,$(eval .SILENT:))
 MAKEFLAGS += --no-print-directory
 
 .PHONY: all lib tests check demo vectors numerics bench bench-peers bench-plot benches asan ubsan \
-        tsan stress soak coverage fuzz install uninstall gates $(gates) format check-format \
+        tsan stress soak coverage fuzz install uninstall gates $(gates) format \
         check-symbols help clean deps run-unit FORCE
 all: lib $(examples) ## library and examples (the default)
 lib: $(static) $(shared) $(BUILD)/pagedkv.pc ## libpagedkv.a, libpagedkv.so, pagedkv.pc
@@ -165,11 +164,10 @@ fuzz: ; @echo 'fuzz: not there yet' >&2; exit 1 ## not there yet
 run-unit: $(unit) ; @$(unit)
 
 # --- gates
-check-format: ; @clang-format --dry-run -Werror $(c_files) ## clang-format agrees
-format: ; @clang-format -i $(c_files) ## clang-format decides
+format: ; @scripts/check_format.sh --fix ## clang-format decides
 check-symbols: lib ; @scripts/check_symbols.sh $(shared) $(static) ## what the library exports
 check-docs: ## what README and docs show is run and compiled
-gates: check-format $(filter-out %-docs,$(gates)) ## check-format -style -structure -includes ..
+gates: $(filter-out %-docs,$(gates)) ## check-format -style -structure -includes ..
 $(gates): ; @BUILD='$(BUILD)' scripts/$(subst -,_,$@).sh
 deps: ; @scripts/deps.sh ci ## installs the packages that any target needs
 compile_commands.json: FORCE ## for editors and clangd

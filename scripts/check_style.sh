@@ -73,7 +73,7 @@ done)"
 if command -v shellcheck >/dev/null; then
     report 'shellcheck' "$(shellcheck scripts/*.sh .ci/run || true)"
 else
-    echo 'skipped: shellcheck, not on this machine'
+    echo 'skipped: scripts, no shellcheck on this machine'
 fi
 
 # What README and docs show of our files is in them.

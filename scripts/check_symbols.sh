@@ -9,6 +9,12 @@
 #   - no object but the kernels of an instruction set holds wide vector instructions
 set -eu
 
+for tool in nm readelf objdump; do
+    command -v $tool >/dev/null || {
+        echo "skipped: symbols, no $tool on this machine"
+        exit 0
+    }
+done
 shared=$1
 static=$2
 bad=0
