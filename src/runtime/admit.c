@@ -8,13 +8,11 @@
 #include "base/error.h"
 #include "prefix/prefix_blocks.h"
 #include "prefix/prefix_quota.h"
-#include "runtime/blocks.h"
-#include "runtime/config.h"
-#include "runtime/prefix.h"
+#include "runtime/match.h"
 #include "runtime/prompt.h"
+#include "runtime/publish.h"
 #include "runtime/quota.h"
-#include "runtime/seq_table.h"
-#include "runtime/sequence.h"
+#include "runtime/seq_options.h"
 
 /* What admit and probe are asked. */
 struct request {
@@ -44,8 +42,8 @@ static int32_t num_revived(const pkv_cache *cache, const struct group *group,
     for (int32_t i = 0; i < table->end; i++) {
         if (seq_table_maps(table, i)) {
             const int32_t block =
-                prefix_index_block(cache->prefix.index, cache->prefix.matched[i], group->index);
-            count += pkv_pool_ref_count(group->pool, block) == 0;
+                prefix_index_block(cache->reuse.index, cache->reuse.matched[i], group->index);
+            count += pkv_pool_ref_count(group->blocks.pool, block) == 0;
         }
     }
     return count;
@@ -56,18 +54,18 @@ static struct demand demand_of(const pkv_cache *cache, const struct group *group
 {
     const int32_t kept_prefix = group_kept_prefix(group, request->model);
     const int32_t max_rewind = request->model->max_rewind;
-    struct demand demand = {.table =
-                                seq_table_adopted(group, kept_prefix, num_adopted, max_rewind)};
+    struct demand demand = {
+        .table = seq_table_adopted(&group->tables, kept_prefix, num_adopted, max_rewind)};
     /* A window that begins further on ends further on. */
     const int32_t all = config_blocks_of_cells(request->num_cells, group->config->block_size);
     const int64_t end = (int64_t)config_blocks_for(group->config, cache->config.max_step_tokens,
                                                    request->num_cells, kept_prefix, max_rewind) +
-                        demand.table.frontier - demand.table.kept_end;
+                        demand.table.hole_end - demand.table.kept_end;
     demand.end = end < all ? (int32_t)end : all;
     demand.end = demand.end > num_adopted ? demand.end : num_adopted;
     int32_t has = num_adopted > 0 ? seq_table_num_mapped(&demand.table, num_adopted) : 0;
     if (request->index != NO_SEQ && num_adopted == 0) {
-        const struct seq_table *before = &group->seq_tables[request->index];
+        const struct seq_table *before = &group->tables.at[request->index];
         demand.end = demand.end > before->end ? demand.end : before->end;
         has = seq_table_num_mapped(before, before->end);
     }
@@ -84,13 +82,13 @@ static enum pkv_status refuse_group(const pkv_cache *cache, int32_t g, const str
     const int32_t watermark = cache->config.watermark_blocks;
     const bool never = demand->num_total > group->config->num_blocks - watermark;
     const int32_t need = never ? demand->num_total : demand->num_new + demand->num_revived;
-    const int32_t num_free = blocks_num_free(group);
+    const int32_t num_free = block_num_free(&group->blocks);
     const int32_t available = num_free > watermark ? num_free - watermark : 0;
     *shortage = (struct pkv_shortage){.row = -1,
                                       .group = g,
                                       .need = need,
                                       .free = available,
-                                      .evictable = blocks_num_cached(group)};
+                                      .evictable = block_num_cached(&group->blocks)};
     if (never) {
         return refuse(PKV_NEVER_FITS, "group %d: %d blocks needed, it has %d, watermark %d", g,
                       need, group->config->num_blocks, watermark);
@@ -130,7 +128,7 @@ static enum pkv_status check_room(const pkv_cache *cache, const struct request *
         }
         const struct demand demand = demand_of(cache, group, request, num_adopted);
         const int32_t taken = demand.num_new + demand.num_revived;
-        const bool is_short = taken > 0 && taken > blocks_num_free(group) - watermark;
+        const bool is_short = taken > 0 && taken > block_num_free(&group->blocks) - watermark;
         const bool never = demand.num_total > group->config->num_blocks - watermark;
         if (never || (is_short && worst == PKV_OK)) {
             worst = refuse_group(cache, g, &demand, shortage);
@@ -158,12 +156,12 @@ static enum pkv_status weigh(pkv_cache *cache, const struct request *request, in
         return refuse(PKV_NEVER_FITS, "%lld tokens, max_seq_len is %d",
                       (long long)request->num_cells, cache->config.max_seq_len);
     }
-    const bool has_reserved = request->index != NO_SEQ && cache_has_prefix(cache) &&
-                              cache->groups[0].seq_tables[request->index].end > 0;
-    *num_adopted =
-        has_reserved ? 0
-                     : prefix_match(cache, request->model, request->prompt,
-                                    prefix_adoptable(cache, request->prompt, request->max_cached));
+    const bool has_reserved = request->index != NO_SEQ && cache_has_reuse(cache) &&
+                              cache->groups[0].tables.at[request->index].end > 0;
+    *num_adopted = has_reserved
+                       ? 0
+                       : match_run(cache, request->model, request->prompt,
+                                   match_max_blocks(cache, request->prompt, request->max_cached));
     return check_room(cache, request, *num_adopted, shortage);
 }
 
@@ -185,16 +183,19 @@ static void take(pkv_cache *cache, const struct request *request, int32_t num_ad
     for (int32_t g = 0; num_adopted > 0 && g < cache->config.num_groups; g++) {
         struct group *group = &cache->groups[g];
         const struct demand demand = demand_of(cache, group, request, num_adopted);
-        group->seq_tables[request->index] = demand.table;
+        group->tables.at[request->index] = demand.table;
     }
-    prefix_note_prompt(cache, request->index, request->prompt);
-    prefix_adopt(cache, request->index, num_adopted);
+    if (cache_has_reuse(cache)) {
+        seq_tokens_admit(&cache->reuse.tokens, request->index,
+                         &cache->seqs.at[request->index].tokens, request->prompt);
+    }
+    publish_adopt(cache, request->index, num_adopted);
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
         struct group *group = &cache->groups[g];
         if (group_is_paged(group)) {
-            struct seq_table *table = &group->seq_tables[request->index];
+            struct seq_table *table = &group->tables.at[request->index];
             const struct demand demand = demand_of(cache, group, request, num_adopted);
-            seq_table_reserve(cache, group, request->index,
+            seq_table_reserve(&group->tables, request->index,
                               demand.end > table->end ? demand.end : table->end,
                               request->num_cells);
         }
@@ -204,21 +205,21 @@ static void take(pkv_cache *cache, const struct request *request, int32_t num_ad
 
 static void count(pkv_cache *cache, const struct request *request, int32_t num_cached)
 {
-    struct pkv_stats *counts = &cache->prefix.counts;
-    struct seq_prefix *prefix = &cache->seqs[request->index].prefix;
+    struct counters *counts = &cache->counters;
+    struct seq_reuse *reuse = &cache->seqs.at[request->index].reuse;
     const uint64_t asked = (uint64_t)request->prompt->num_tokens;
     counts->num_admissions++;
-    if (!cache_has_prefix(cache)) {
+    if (!cache_has_reuse(cache)) {
         return;
     }
-    if (prefix->was_admitted) {
+    if (reuse->was_admitted) {
         counts->readmitted_tokens += asked;
         counts->rehit_tokens += (uint64_t)num_cached;
     } else {
         counts->queried_tokens += asked;
         counts->hit_tokens += (uint64_t)num_cached;
     }
-    prefix->was_admitted = true;
+    reuse->was_admitted = true;
 }
 
 static enum pkv_status admit(pkv_cache *cache, pkv_seq handle, struct request *request,
@@ -228,7 +229,7 @@ static enum pkv_status admit(pkv_cache *cache, pkv_seq handle, struct request *r
     if (cache->is_closed) {
         return refuse(PKV_BUSY, "the cache is closed");
     }
-    enum pkv_status status = sequence_find_idle(cache, handle, &seq);
+    enum pkv_status status = sequence_find_idle(&cache->seqs, handle, &seq);
     if (status != PKV_OK) {
         return status;
     }
@@ -239,15 +240,15 @@ static enum pkv_status admit(pkv_cache *cache, pkv_seq handle, struct request *r
                       seq->length);
     }
     request->model = seq;
-    request->index = sequence_index(cache, seq);
-    request->room = quota_room(cache, &seq->prefix.scope);
-    request->quota = request->room == INT64_MAX ? INT64_MAX : quota_of(cache, &seq->prefix.scope);
+    request->index = sequence_index(&cache->seqs, seq);
+    request->room = quota_room(cache, &seq->reuse.scope);
+    request->quota = request->room == INT64_MAX ? INT64_MAX : quota_of(cache, &seq->reuse.scope);
     int32_t num_adopted = 0;
     status = weigh(cache, request, &num_adopted, shortage);
     if (status != PKV_OK) {
         return status;
     }
-    const int32_t num_cached = num_adopted * cache->prefix.block_size;
+    const int32_t num_cached = num_adopted * cache->reuse.block_size;
     *admission = (struct pkv_admission){
         .num_cached = num_cached,
         .num_to_write = request->prompt->num_tokens - num_cached,
@@ -295,15 +296,15 @@ enum pkv_status pkv_seq_admit(pkv_cache *cache, pkv_seq seq, const struct pkv_pr
 }
 
 /* Quotas by field: a set of fields that nobody has yet can be short of one all the same. */
-static void find_quota(const pkv_cache *cache, const struct prefix_name *name,
+static void find_quota(const pkv_cache *cache, const struct namespace_fields *fields,
                        struct request *request)
 {
-    const struct pkv_namespace_field *fields = name->fields;
     request->room = INT64_MAX;
     request->quota = INT64_MAX;
-    for (int32_t i = 0; cache_has_prefix(cache) && i < name->count; i++) {
+    for (int32_t i = 0; cache_has_reuse(cache) && i < fields->count; i++) {
         struct prefix_usage usage;
-        const enum pkv_status status = prefix_index_usage(cache->prefix.index, &fields[i], &usage);
+        const enum pkv_status status =
+            prefix_index_usage(cache->reuse.index, &fields->at[i], &usage);
         if (status != PKV_OK || usage.quota == INT64_MAX) {
             continue;
         }
@@ -314,18 +315,18 @@ static void find_quota(const pkv_cache *cache, const struct prefix_name *name,
 }
 
 static void probe_under_lock(pkv_cache *cache, struct request *request,
-                             const struct prefix_name *name, struct pkv_probe *probe)
+                             const struct namespace_fields *fields, struct pkv_probe *probe)
 {
     int32_t num_adopted = 0;
     if (cache->is_closed) {
         probe->status = PKV_BUSY;
         return;
     }
-    find_quota(cache, name, request);
+    find_quota(cache, fields, request);
     probe->status = weigh(cache, request, &num_adopted, &probe->shortage);
-    probe->num_cached = num_adopted * cache->prefix.block_size;
-    probe->num_pending = prefix_pending(cache, request->model, request->prompt, probe->num_cached,
-                                        request->max_cached);
+    probe->num_cached = num_adopted * cache->reuse.block_size;
+    probe->num_pending = match_pending(cache, request->model, request->prompt, probe->num_cached,
+                                       request->max_cached);
     if (probe->status == PKV_OK) {
         probe->num_blocks = (int32_t)num_blocks_of(cache, request, num_adopted);
     }
@@ -339,10 +340,10 @@ enum pkv_status pkv_cache_probe(pkv_cache *cache, const struct pkv_seq_options *
         return refuse(PKV_INVALID_ARGUMENT, "%s is NULL", cache == NULL ? "cache" : "probe");
     }
     struct seq model;
-    struct prefix_name name;
+    struct namespace_fields fields;
     enum pkv_status status = check_request(prompt, reserve_tokens, max_cached);
     if (status == PKV_OK) {
-        status = sequence_check_options(cache, options, &model, &name);
+        status = seq_options_check(cache, options, &model, &fields);
     }
     if (status != PKV_OK) {
         return status;
@@ -356,12 +357,11 @@ enum pkv_status pkv_cache_probe(pkv_cache *cache, const struct pkv_seq_options *
     };
     struct pkv_probe found = {0};
     cache_lock(cache);
-    if (cache_has_prefix(cache)) {
-        status =
-            prefix_scope_find(cache->prefix.index, name.fields, name.count, &model.prefix.scope);
+    if (cache_has_reuse(cache)) {
+        status = namespace_look_up(cache, &fields, &model);
     }
     if (status == PKV_OK) {
-        probe_under_lock(cache, &request, &name, &found);
+        probe_under_lock(cache, &request, &fields, &found);
     }
     cache_unlock(cache);
     if (status == PKV_OK) {

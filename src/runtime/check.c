@@ -1,22 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
  * Walks everything that the runtime keeps twice, or derives, and compares: each block's count with
- * the table entries, step pins and prefix pins that name it, each table with the equations of
+ * the table entries, references of the step and pins that name it, each table with the equations of
  * struct seq_table, each record with its list. A line per violation goes to the log hook; nothing
  * is changed or repaired. O(blocks + sequences * table), a part at a time under the mutex: what is
  * compared must be of one moment. */
-#include "prefix/prefix_blocks.h"
-#include "prefix/prefix_check.h"
-#include "runtime/cache.h"
+#include "runtime/check.h"
 
 #include <string.h>
 
-#include "base/error.h"
 #include "base/window.h"
-#include "runtime/config.h"
-#include "runtime/pin.h"
+#include "prefix/prefix_blocks.h"
+#include "prefix/prefix_check.h"
+#include "runtime/cache.h"
 #include "runtime/reservation.h"
-#include "runtime/seq_table.h"
 
 static int32_t report(const pkv_cache *cache, const char *what, int32_t group, int32_t seq,
                       int32_t index)
@@ -37,8 +34,8 @@ static int32_t cells_in(const struct group *group, int32_t length, int32_t i)
 static int32_t check_entry(pkv_cache *cache, int32_t g, int32_t seq, int32_t i)
 {
     const struct group *group = &cache->groups[g];
-    const int32_t block = seq_table_entries(group, seq)[i];
-    const int32_t length = cache->seqs[seq].length;
+    const int32_t block = seq_table_entries(&group->tables, seq)[i];
+    const int32_t length = cache->seqs.at[seq].length;
     if (block < 0 || block >= group->config->num_blocks) {
         return report(cache, "an entry outside the pool", g, seq, i);
     }
@@ -49,9 +46,9 @@ static int32_t check_entry(pkv_cache *cache, int32_t g, int32_t seq, int32_t i)
         broken += report(cache, "a block twice in one table", g, seq, i);
     }
     cell->last_seq = seq + 1;
-    const struct block *state = &group->blocks[block];
+    const struct block *state = &group->blocks.at[block];
     cell->writer_holds |= state->writer == seq;
-    const int32_t count = pkv_pool_ref_count(group->pool, block);
+    const int32_t count = pkv_pool_ref_count(group->blocks.pool, block);
     const int32_t num_cells = cells_in(group, length, i);
     if (count > 1 && state->writer != seq && num_cells > state->frozen) {
         broken += report(cache, "a reader beyond the frozen cells", g, seq, i);
@@ -66,33 +63,34 @@ static int32_t check_entry(pkv_cache *cache, int32_t g, int32_t seq, int32_t i)
 static int32_t check_table(pkv_cache *cache, int32_t g, int32_t seq)
 {
     const struct group *group = &cache->groups[g];
-    const struct seq_table *table = &group->seq_tables[seq];
-    const struct seq *record = &cache->seqs[seq];
+    const struct seq_table *table = &group->tables.at[seq];
+    const struct seq *record = &cache->seqs.at[seq];
     const int32_t block_size = group->config->block_size;
-    const int32_t *entries = seq_table_entries(group, seq);
+    const int32_t *entries = seq_table_entries(&group->tables, seq);
     int32_t broken = 0;
-    if (table->end < 0 || table->end > group->max_blocks || table->frontier < table->kept_end) {
+    if (table->end < 0 || table->end > group->tables.max_blocks ||
+        table->hole_end < table->kept_end) {
         return report(cache, "a table's bounds", g, seq, table->end);
     }
     if (table->end < record->length / block_size) {
         broken += report(cache, "a table that ends before its tokens", g, seq, table->end);
     }
-    for (int32_t i = 0; i < group->max_blocks; i++) {
-        const bool is_mapped = i < table->end && (i < table->kept_end || i >= table->frontier);
+    for (int32_t i = 0; i < group->tables.max_blocks; i++) {
+        const bool is_mapped = i < table->end && (i < table->kept_end || i >= table->hole_end);
         if (is_mapped) {
             broken += check_entry(cache, g, seq, i);
         } else if (entries[i] != NO_BLOCK) {
             broken += report(cache, "an entry where nothing should be mapped", g, seq, i);
         }
     }
-    if (seq_table_next_resident(group, seq, record->length) != record->length) {
+    if (seq_table_next_resident(&group->tables, seq, record->length) != record->length) {
         broken += report(cache, "a needed key that is not resident", g, seq, record->length);
     }
     return broken;
 }
 
-/* Pins of the open step count like table entries. */
-static int32_t check_pins(pkv_cache *cache, int32_t g)
+/* References of the open step count like table entries. */
+static int32_t check_step_references(pkv_cache *cache, int32_t g)
 {
     const struct group *group = &cache->groups[g];
     int32_t broken = 0;
@@ -102,7 +100,8 @@ static int32_t check_pins(pkv_cache *cache, int32_t g)
             continue;
         }
         if (block < 0 || block >= group->config->num_blocks) {
-            broken += report(cache, "a pin outside the pool", g, cache->step.seqs[i], block);
+            broken +=
+                report(cache, "a copy source outside the pool", g, cache->step.seqs[i], block);
         } else {
             cache->check_cells[block].count++;
         }
@@ -110,19 +109,19 @@ static int32_t check_pins(pkv_cache *cache, int32_t g)
     return broken;
 }
 
-/* Prefix pins too; each must find its blocks by its run. */
+/* Pins hold blocks too; each must find its own by its run. */
 static int32_t check_pin(pkv_cache *cache, int32_t g, int32_t index)
 {
     const struct group *group = &cache->groups[g];
-    const struct pin *pin = &cache->prefix.pins[index];
+    const struct pin *pin = &cache->pins.at[index];
     struct prefix_ref ref = pin->leaf;
     int32_t broken = 0;
     for (int32_t i = pin->num_nodes - 1; i >= 0; i--) {
-        const struct prefix_node *node = prefix_index_node(cache->prefix.index, ref);
+        const struct prefix_node *node = prefix_index_node(cache->reuse.index, ref);
         if (node == NULL || node->depth != i) {
             return broken + report(cache, "a pin whose run is broken", g, NO_SEQ, index);
         }
-        const int32_t block = prefix_index_block(cache->prefix.index, ref, g);
+        const int32_t block = prefix_index_block(cache->reuse.index, ref, g);
         const bool is_block = block >= 0 && block < group->config->num_blocks;
         if (pin_maps(group, pin, i) && !is_block) {
             broken += report(cache, "a pin without its block", g, NO_SEQ, index);
@@ -135,11 +134,11 @@ static int32_t check_pin(pkv_cache *cache, int32_t g, int32_t index)
     return broken;
 }
 
-static int32_t check_prefix_pins(pkv_cache *cache, int32_t g)
+static int32_t check_pins(pkv_cache *cache, int32_t g)
 {
     int32_t broken = 0;
-    for (int32_t i = 0; cache_has_prefix(cache) && i < cache->config.max_pinned_blocks; i++) {
-        if (cache->prefix.pins[i].num_nodes > 0) {
+    for (int32_t i = 0; cache_has_reuse(cache) && i < cache->config.max_pinned_blocks; i++) {
+        if (cache->pins.at[i].num_nodes > 0) {
             broken += check_pin(cache, g, i);
         }
     }
@@ -147,11 +146,11 @@ static int32_t check_prefix_pins(pkv_cache *cache, int32_t g)
     for (int32_t block = 0; block < cache->groups[g].config->num_blocks; block++) {
         const int32_t num_pins = cache->check_cells[block].num_pins;
         num_pinned += num_pins > 0;
-        if (num_pins != cache->groups[g].blocks[block].num_pins) {
+        if (num_pins != cache->groups[g].blocks.at[block].num_pins) {
             broken += report(cache, "a block's number of pins", g, NO_SEQ, block);
         }
     }
-    if (num_pinned != cache->groups[g].num_pinned) {
+    if (num_pinned != cache->groups[g].blocks.num_pinned) {
         broken += report(cache, "the number of pinned blocks", g, NO_SEQ, num_pinned);
     }
     return broken;
@@ -160,23 +159,23 @@ static int32_t check_prefix_pins(pkv_cache *cache, int32_t g)
 /* Records of pins are in use, or on the free list. */
 static int32_t check_pin_list(const pkv_cache *cache)
 {
-    const struct prefix_cache *prefix = &cache->prefix;
-    const int32_t most = cache->config.max_pinned_blocks;
+    const struct pin_records *pins = &cache->pins;
+    const int32_t capacity = pins->capacity;
     int32_t broken = 0;
     int32_t num_pins = 0;
     int32_t num_free = 0;
-    for (int32_t i = 0; i < most; i++) {
-        num_pins += prefix->pins[i].num_nodes > 0;
+    for (int32_t i = 0; i < capacity; i++) {
+        num_pins += pins->at[i].num_nodes > 0;
     }
-    if (num_pins != prefix->num_pins) {
-        broken += report(cache, "the number of pins", -1, NO_SEQ, prefix->num_pins);
+    if (num_pins != pins->num_used) {
+        broken += report(cache, "the number of pins", -1, NO_SEQ, pins->num_used);
     }
-    int32_t i = prefix->first_free_pin;
-    while (i >= 0 && i < most && num_free < most && prefix->pins[i].num_nodes == 0) {
+    int32_t i = pins->first_free;
+    while (i >= 0 && i < capacity && num_free < capacity && pins->at[i].num_nodes == 0) {
         num_free++;
-        i = prefix->pins[i].next_free;
+        i = pins->at[i].next_free;
     }
-    if (i != NO_BLOCK || num_free != most - num_pins) {
+    if (i != PIN_NONE || num_free != capacity - num_pins) {
         broken += report(cache, "the list of free pins", -1, NO_SEQ, i);
     }
     return broken;
@@ -185,46 +184,46 @@ static int32_t check_pin_list(const pkv_cache *cache)
 /* A sequence's newest node stands where it says, over blocks that are its own or equal to them. */
 static int32_t check_published(pkv_cache *cache, int32_t seq)
 {
-    const struct seq_prefix *prefix = &cache->seqs[seq].prefix;
-    const struct prefix_node *node = prefix_index_node(cache->prefix.index, prefix->newest);
-    const int32_t block_size = cache->prefix.block_size;
+    const struct seq_reuse *reuse = &cache->seqs.at[seq].reuse;
+    const struct prefix_node *node = prefix_index_node(cache->reuse.index, reuse->newest);
+    const int32_t block_size = cache->reuse.block_size;
     int32_t broken = 0;
-    if (prefix->num_published * block_size > cache->seqs[seq].length ||
-        prefix->num_published > prefix->num_tried) {
-        broken += report(cache, "more published than written", -1, seq, prefix->num_published);
+    if (reuse->num_published * block_size > cache->seqs.at[seq].length ||
+        reuse->num_published > reuse->num_tried) {
+        broken += report(cache, "more published than written", -1, seq, reuse->num_published);
     }
-    if (prefix->num_published == 0 ? prefix->newest.index != PREFIX_NONE
-                                   : node == NULL || node->depth != prefix->num_published - 1) {
-        return broken + report(cache, "a newest node", -1, seq, prefix->newest.index);
+    if (reuse->num_published == 0 ? reuse->newest.index != PREFIX_NONE
+                                  : node == NULL || node->depth != reuse->num_published - 1) {
+        return broken + report(cache, "a newest node", -1, seq, reuse->newest.index);
     }
-    const int32_t *tokens = prefix_index_tokens(cache->prefix.index, prefix->newest);
-    const int32_t *own = cache->prefix.tokens + (size_t)seq * cache->prefix.token_stride;
+    const int32_t *tokens = prefix_index_tokens(cache->reuse.index, reuse->newest);
+    const int32_t *own = cache->reuse.tokens.ids + (size_t)seq * cache->reuse.tokens.id_stride;
     if (node != NULL && memcmp(own + (size_t)node->depth * (size_t)block_size, tokens,
                                (size_t)block_size * sizeof *own) != 0) {
-        broken += report(cache, "tokens of a newest node", -1, seq, prefix->newest.index);
+        broken += report(cache, "tokens of a newest node", -1, seq, reuse->newest.index);
     }
     return broken;
 }
 
-static int32_t check_prefix(pkv_cache *cache)
+static int32_t check_reuse(pkv_cache *cache)
 {
     int32_t broken = 0;
-    if (!cache_has_prefix(cache)) {
+    if (!cache_has_reuse(cache)) {
         return 0;
     }
     for (int32_t i = 0; i < cache->config.max_seqs; i++) {
-        if (cache->seqs[i].state == SEQ_FREE) {
+        if (cache->seqs.at[i].state == SEQ_FREE) {
             continue;
         }
         broken += check_published(cache, i);
         for (int32_t g = 0; g < cache->config.num_groups; g++) {
-            const struct seq_table *table = &cache->groups[g].seq_tables[i];
+            const struct seq_table *table = &cache->groups[g].tables.at[i];
             if (table->charged != seq_table_num_mapped(table, table->end)) {
                 broken += report(cache, "a charge that is not what is held", g, i, table->charged);
             }
         }
     }
-    return broken + check_pin_list(cache) + prefix_index_check(cache->prefix.index);
+    return broken + check_pin_list(cache) + prefix_index_check(cache->reuse.index);
 }
 
 static int32_t check_blocks(pkv_cache *cache, int32_t g)
@@ -232,8 +231,8 @@ static int32_t check_blocks(pkv_cache *cache, int32_t g)
     const struct group *group = &cache->groups[g];
     int32_t broken = 0;
     for (int32_t block = 0; block < group->config->num_blocks; block++) {
-        const struct block *state = &group->blocks[block];
-        const int32_t count = pkv_pool_ref_count(group->pool, block);
+        const struct block *state = &group->blocks.at[block];
+        const int32_t count = pkv_pool_ref_count(group->blocks.pool, block);
         if (count != cache->check_cells[block].count) {
             broken += report(cache, "a count that is not the number of holders", g, NO_SEQ, block);
         }
@@ -260,18 +259,18 @@ static int32_t check_group(pkv_cache *cache, int32_t g)
     if (!group_is_paged(group)) {
         const int32_t broken = pkv_slots_check(group->slots);
         const int32_t held = cache->config.max_seqs - pkv_slots_num_free(group->slots);
-        const int32_t seqs = cache->config.max_seqs - cache->num_free_seqs;
+        const int32_t seqs = cache->config.max_seqs - cache->seqs.num_free;
         return broken + (held != seqs ? report(cache, "slots and sequences", g, seqs, held) : 0);
     }
     memset(cache->check_cells, 0, (size_t)group->config->num_blocks * sizeof *cache->check_cells);
-    int32_t broken = pkv_pool_check(group->pool);
+    int32_t broken = pkv_pool_check(group->blocks.pool);
     for (int32_t i = 0; i < cache->config.max_seqs; i++) {
-        if (cache->seqs[i].state != SEQ_FREE) {
+        if (cache->seqs.at[i].state != SEQ_FREE) {
             broken += check_table(cache, g, i);
         }
     }
+    broken += check_step_references(cache, g);
     broken += check_pins(cache, g);
-    broken += check_prefix_pins(cache, g);
     return broken + check_blocks(cache, g);
 }
 
@@ -280,7 +279,7 @@ static int32_t check_seqs(const pkv_cache *cache)
     int32_t broken = 0;
     int32_t num_free = 0;
     for (int32_t i = 0; i < cache->config.max_seqs; i++) {
-        const struct seq *seq = &cache->seqs[i];
+        const struct seq *seq = &cache->seqs.at[i];
         num_free += seq->state == SEQ_FREE;
         if (seq->length < 0 || seq->length > cache->config.max_seq_len) {
             broken += report(cache, "a length out of range", -1, i, seq->length);
@@ -292,15 +291,15 @@ static int32_t check_seqs(const pkv_cache *cache)
             broken += report(cache, "a sequence in a step that is not open", -1, i, seq->length);
         }
     }
-    if (num_free != cache->num_free_seqs) {
-        broken += report(cache, "the number of free sequences", -1, num_free, cache->num_free_seqs);
+    if (num_free != cache->seqs.num_free) {
+        broken += report(cache, "the number of free sequences", -1, num_free, cache->seqs.num_free);
     }
     int32_t length = 0;
-    int32_t i = cache->first_free_seq;
+    int32_t i = cache->seqs.first_free;
     while (i >= 0 && i < cache->config.max_seqs && length <= num_free &&
-           cache->seqs[i].state == SEQ_FREE) {
+           cache->seqs.at[i].state == SEQ_FREE) {
         length++;
-        i = cache->seqs[i].next_free;
+        i = cache->seqs.at[i].next_free;
     }
     if (i != NO_SEQ || length != num_free) {
         broken += report(cache, "the list of free sequences", -1, i, length);
@@ -314,9 +313,9 @@ int32_t pkv_cache_check(pkv_cache *cache)
         return 0;
     }
     cache_lock(cache);
-    int32_t broken = check_seqs(cache) + check_prefix(cache);
+    int32_t broken = check_seqs(cache) + check_reuse(cache);
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
-        cache_let_in(cache); /* what a group says is true in itself */
+        cache_yield(cache); /* what a group says is true in itself */
         broken += check_group(cache, g);
     }
     cache_unlock(cache);

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * config.h: the one place that judges a configuration, and what follows from it: bounds in force,
- * groups with every field filled in, and how many blocks a byte budget gives each of them. Nothing
- * here takes memory, so that sizes can be asked for before anything is allocated, and create uses
- * the very same functions. */
+ * config.h: what follows from a configuration that passed config_check: bounds in force, groups
+ * with every field filled in, and how many blocks a byte budget gives each of them. Nothing here
+ * takes memory, so that sizes are known before anything is allocated, and create uses the very same
+ * functions. */
 #ifndef PKV_RUNTIME_CONFIG_H
 #define PKV_RUNTIME_CONFIG_H
 
-#include "base/hooks.h"
 #include "pagedkv/cache.h"
 #include "pagedkv/pages.h"
+#include "runtime/handle.h"
 
-/* Sequence indices take 24 bits of a handle. */
-#define CONFIG_MAX_SEQS (1 << 24)
+#define CONFIG_MAX_SEQS (1 << HANDLE_INDEX_BITS)
 
 /* Groups of a cache with prefix_cache. */
 #define CONFIG_MAX_PREFIX_GROUPS 64
@@ -33,18 +32,10 @@ struct config_group {
     int32_t max_blocks; /* entries of one block table; 0 for continuous rows */
 };
 
-/* The distance between rows of [rows][count] entries, in entries: an odd number of cache lines, or
- * the same entry of many rows would compete for one set of the processor's caches. */
-static inline size_t config_row_stride(int32_t count, size_t entry_bytes)
-{
-    const size_t entries_per_line = HOOKS_CACHE_LINE / entry_bytes;
-    return (((size_t)count + entries_per_line - 1) / entries_per_line | 1) * entries_per_line;
-}
+/* Layers that own pages in group g. */
+int32_t config_num_owners(const struct pkv_cache_config *config, int32_t g);
 
-/* Refuses what a cache may not be, naming the field. */
-enum pkv_status config_check(const struct pkv_cache_config *config);
-
-/* The config with max_step_rows as it is in force. Of a checked config, like all that follow. */
+/* The config with max_step_rows as it is in force. */
 struct pkv_cache_config config_resolve(const struct pkv_cache_config *config);
 
 /* Sets up the sharing of `bytes`. all_fit: refuse also when fixed groups alone pass the budget.

@@ -1,17 +1,42 @@
 /* SPDX-License-Identifier: MIT
  *
- * events.h: what became findable and what ceased to be, in one order, in a ring that never grows.
- * The mutex is held. O(1). */
+ * events.h: which blocks became cached and which ceased to be, in one order, in a ring that never
+ * grows. The mutex is held. O(1). */
 #ifndef PKV_RUNTIME_EVENTS_H
 #define PKV_RUNTIME_EVENTS_H
 
-#include "runtime/cache.h"
+#include "pagedkv/metrics.h"
+#include "prefix/prefix_index.h"
 
-/* The index's observer; context is the cache. */
+/* The last events: number n lies in ring[n % capacity].
+ *
+ *   next - first waiting,  first <= next,  next - first <= capacity
+ *   num_lost: overwritten since the last drain */
+struct events {
+    struct pkv_event *ring;
+    const struct prefix_index *index;
+    int32_t capacity;
+    uint64_t first;
+    uint64_t next;
+    uint64_t num_lost;
+    uint64_t total_lost;
+    uint64_t cleared_epoch; /* nodes of an earlier one went with the last CLEARED */
+};
+
+/* An empty ring, of which the array is there, over the index. */
+void events_init(struct events *events, const struct prefix_index *index, int32_t capacity);
+
+/* The index's observer; context is the struct events. */
 void events_observe(void *context, enum prefix_change change, struct prefix_ref node);
 
 /* The index was reset: all that was stored before is gone. */
-void events_clear(pkv_cache *cache);
+void events_clear(struct events *events);
+
+/* Moves the oldest waiting events, at most max_events, to `to`; returns how many. */
+int32_t events_drain(struct events *events, struct pkv_event *to, int32_t max_events);
+
+/* The events lost since this was asked last. */
+uint64_t events_take_lost(struct events *events);
 
 /* Keys of a live node, of its parent and of its namespace, as events and tools show them. */
 struct event_keys {
@@ -19,6 +44,6 @@ struct event_keys {
     struct pkv_block_key parent;
     struct pkv_block_key of_namespace;
 };
-struct event_keys events_keys(const pkv_cache *cache, struct prefix_ref node);
+struct event_keys events_keys(const struct prefix_index *index, struct prefix_ref node);
 
 #endif

@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * Forgetting what is cached. The index does it in O(1) by raising an epoch: from then on nothing
- * older is found, and no sequence from before publishes. Pins on forgotten runs end at once, while
- * their nodes can still be read; then a sweep takes the nodes apart in slices, and the mutex is
- * free between two of them. A block that is stored meanwhile takes an equal old one apart itself,
- * so events stay in the order of a flush that took no time. */
+ * Flushing a namespace, or all that is cached. The index does it in O(1) by raising an epoch: from
+ * then on nothing older is found, and no sequence from before publishes. Pins on flushed runs end
+ * at once, while their nodes can still be read; then a sweep takes the nodes apart in slices, and
+ * the mutex is free between two of them. A block that is stored meanwhile takes an equal old one
+ * apart itself, so events stay in the order of a flush that took no time. */
 #include "base/error.h"
 #include "prefix/prefix_flush.h"
-#include "runtime/blocks.h"
-#include "runtime/events.h"
-#include "runtime/pin.h"
-#include "runtime/prefix.h"
+#include "runtime/namespace.h"
 
 /* Index nodes, and blocks whose pages may have to be written over, under one hold of the mutex. */
 #define SLICE 64
@@ -20,13 +17,13 @@ static int32_t num_held(const pkv_cache *cache)
 {
     int32_t count = 0;
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
-        count += cache->groups[g].config->num_blocks - blocks_num_free(&cache->groups[g]);
+        count += cache->groups[g].config->num_blocks - block_num_free(&cache->groups[g].blocks);
     }
     return count;
 }
 
-static void report(const struct pkv_flush_report *found, const struct prefix_swept *swept,
-                   struct pkv_flush_report *report)
+static void fill(const struct pkv_flush_report *found, const struct prefix_swept *swept,
+                 struct pkv_flush_report *report)
 {
     if (report != NULL) {
         *report = *found;
@@ -38,14 +35,15 @@ static void report(const struct pkv_flush_report *found, const struct prefix_swe
 /* Sweeps from one slice to the next. The mutex is held before and after. */
 static void sweep(pkv_cache *cache, struct prefix_swept *swept)
 {
-    while (!prefix_index_sweep(cache->prefix.index, SLICE, swept)) {
-        cache_let_in(cache);
+    while (!prefix_index_sweep(cache->reuse.index, SLICE, swept)) {
+        cache_yield(cache);
     }
-    for (int32_t g = 0; blocks_are_scrubbed(cache) && g < cache->config.num_groups; g++) {
+    const bool is_scrubbed = cache->block_context.scrub != BLOCK_SCRUB_NONE;
+    for (int32_t g = 0; is_scrubbed && g < cache->config.num_groups; g++) {
         struct group *group = &cache->groups[g];
         for (int32_t first = 0; first < group->config->num_blocks; first += SCRUB_SLICE) {
-            blocks_scrub_forgotten(cache, group, first, SCRUB_SLICE);
-            cache_let_in(cache);
+            block_scrub_uncached(&group->blocks, first, SCRUB_SLICE);
+            cache_yield(cache);
         }
     }
 }
@@ -53,31 +51,24 @@ static void sweep(pkv_cache *cache, struct prefix_swept *swept)
 enum pkv_status pkv_namespace_flush(pkv_cache *cache, const struct pkv_namespace_field *field,
                                     struct pkv_flush_report *flushed)
 {
-    struct prefix_name name;
-    enum pkv_status status = prefix_require(cache);
-    if (status == PKV_OK && field == NULL) {
-        status = refuse(PKV_INVALID_ARGUMENT, "field is NULL");
-    }
-    if (status == PKV_OK) {
-        status = prefix_name_of(field, 1, &name);
-    }
+    const enum pkv_status status = namespace_check_one(cache, field);
     if (status != PKV_OK) {
         return status;
     }
     struct prefix_swept swept = {0};
     cache_lock(cache);
-    prefix_index_flush(cache->prefix.index, &name.fields[0]);
-    pin_end_forgotten(cache);
+    prefix_index_flush(cache->reuse.index, field);
+    pin_end_flushed(&cache->pins);
     const struct pkv_flush_report found = {.held = num_held(cache)};
     sweep(cache, &swept);
     cache_unlock(cache);
-    report(&found, &swept, flushed);
+    fill(&found, &swept, flushed);
     return PKV_OK;
 }
 
 enum pkv_status pkv_cache_reset(pkv_cache *cache, bool force, struct pkv_flush_report *cleared)
 {
-    const enum pkv_status status = prefix_require(cache);
+    const enum pkv_status status = cache_check_reuse(cache);
     if (status != PKV_OK) {
         return status;
     }
@@ -86,15 +77,15 @@ enum pkv_status pkv_cache_reset(pkv_cache *cache, bool force, struct pkv_flush_r
     struct pkv_flush_report found = {.held = num_held(cache)};
     if (found.held > 0 && !force) {
         cache_unlock(cache);
-        report(&found, &swept, cleared);
+        fill(&found, &swept, cleared);
         return refuse(PKV_BUSY, "%d blocks are held", found.held);
     }
-    prefix_index_reset(cache->prefix.index);
-    pin_end_forgotten(cache);
+    prefix_index_reset(cache->reuse.index);
+    pin_end_flushed(&cache->pins);
     found.held = num_held(cache);
-    events_clear(cache);
+    events_clear(&cache->events);
     sweep(cache, &swept);
     cache_unlock(cache);
-    report(&found, &swept, cleared);
+    fill(&found, &swept, cleared);
     return PKV_OK;
 }

@@ -7,8 +7,7 @@
 
 #include "base/error.h"
 #include "prefix/prefix_quota.h"
-#include "runtime/prefix.h"
-#include "runtime/seq_table.h"
+#include "runtime/namespace.h"
 
 static int32_t whole_namespace(const struct prefix_scope *scope)
 {
@@ -18,8 +17,8 @@ static int32_t whole_namespace(const struct prefix_scope *scope)
 int64_t quota_room(const pkv_cache *cache, const struct prefix_scope *scope)
 {
     const int32_t of = whole_namespace(scope);
-    return cache_has_prefix(cache) && of != PREFIX_NONE ? prefix_index_room(cache->prefix.index, of)
-                                                        : INT64_MAX;
+    return cache_has_reuse(cache) && of != PREFIX_NONE ? prefix_index_room(cache->reuse.index, of)
+                                                       : INT64_MAX;
 }
 
 int64_t quota_of(const pkv_cache *cache, const struct prefix_scope *scope)
@@ -27,13 +26,13 @@ int64_t quota_of(const pkv_cache *cache, const struct prefix_scope *scope)
     const int32_t of = whole_namespace(scope);
     struct pkv_namespace_field fields[PKV_MAX_NAMESPACE_FIELDS];
     int64_t least = INT64_MAX;
-    if (!cache_has_prefix(cache) || of == PREFIX_NONE) {
+    if (!cache_has_reuse(cache) || of == PREFIX_NONE) {
         return least;
     }
-    const int32_t count = prefix_index_fields(cache->prefix.index, of, fields);
+    const int32_t count = prefix_index_fields(cache->reuse.index, of, fields);
     for (int32_t i = 0; i < count; i++) {
         struct prefix_usage usage;
-        const enum pkv_status status = prefix_index_usage(cache->prefix.index, &fields[i], &usage);
+        const enum pkv_status status = prefix_index_usage(cache->reuse.index, &fields[i], &usage);
         if (status == PKV_OK && usage.quota < least) {
             least = usage.quota;
         }
@@ -43,40 +42,27 @@ int64_t quota_of(const pkv_cache *cache, const struct prefix_scope *scope)
 
 void quota_plan(pkv_cache *cache, struct group *group, int32_t seq, int32_t num_blocks)
 {
-    if (!cache_has_prefix(cache) || num_blocks == 0) {
+    if (!cache_has_reuse(cache) || num_blocks == 0) {
         return;
     }
-    group->seq_tables[seq].charged += num_blocks;
-    prefix_index_charge(cache->prefix.index, whole_namespace(&cache->seqs[seq].prefix.scope),
+    group->tables.at[seq].charged += num_blocks;
+    prefix_index_charge(cache->reuse.index, whole_namespace(&cache->seqs.at[seq].reuse.scope),
                         num_blocks);
 }
 
 void quota_settle(pkv_cache *cache, int32_t seq)
 {
-    for (int32_t g = 0; cache_has_prefix(cache) && g < cache->config.num_groups; g++) {
+    for (int32_t g = 0; cache_has_reuse(cache) && g < cache->config.num_groups; g++) {
         struct group *group = &cache->groups[g];
-        const struct seq_table *table = &group->seq_tables[seq];
+        const struct seq_table *table = &group->tables.at[seq];
         quota_plan(cache, group, seq, seq_table_num_mapped(table, table->end) - table->charged);
     }
-}
-
-/* A caller's field, when there is a cache to look for it. */
-static enum pkv_status check_field(const pkv_cache *cache, const struct pkv_namespace_field *field,
-                                   struct prefix_name *name)
-{
-    const enum pkv_status status = prefix_require(cache);
-    if (status != PKV_OK) {
-        return status;
-    }
-    return field != NULL ? prefix_name_of(field, 1, name)
-                         : refuse(PKV_INVALID_ARGUMENT, "field is NULL");
 }
 
 enum pkv_status pkv_namespace_quota(pkv_cache *cache, const struct pkv_namespace_field *field,
                                     int64_t num_blocks)
 {
-    struct prefix_name name;
-    enum pkv_status status = check_field(cache, field, &name);
+    enum pkv_status status = namespace_check_one(cache, field);
     if (status != PKV_OK) {
         return status;
     }
@@ -84,8 +70,8 @@ enum pkv_status pkv_namespace_quota(pkv_cache *cache, const struct pkv_namespace
         return refuse(PKV_INVALID_ARGUMENT, "num_blocks = %lld, below 0", (long long)num_blocks);
     }
     cache_lock(cache);
-    status = prefix_index_set_quota(cache->prefix.index, &name.fields[0],
-                                    num_blocks > 0 ? num_blocks : INT64_MAX);
+    status =
+        prefix_index_set_quota(cache->reuse.index, field, num_blocks > 0 ? num_blocks : INT64_MAX);
     cache_unlock(cache);
     return status;
 }
@@ -93,8 +79,7 @@ enum pkv_status pkv_namespace_quota(pkv_cache *cache, const struct pkv_namespace
 enum pkv_status pkv_namespace_usage(pkv_cache *cache, const struct pkv_namespace_field *field,
                                     struct pkv_field_usage *usage)
 {
-    struct prefix_name name;
-    enum pkv_status status = check_field(cache, field, &name);
+    enum pkv_status status = namespace_check_one(cache, field);
     if (status != PKV_OK) {
         return status;
     }
@@ -103,7 +88,7 @@ enum pkv_status pkv_namespace_usage(pkv_cache *cache, const struct pkv_namespace
     }
     struct prefix_usage found = {0};
     cache_lock(cache);
-    status = prefix_index_usage(cache->prefix.index, &name.fields[0], &found);
+    status = prefix_index_usage(cache->reuse.index, field, &found);
     cache_unlock(cache);
     if (status == PKV_OK) {
         *usage = (struct pkv_field_usage){.held = found.held,

@@ -5,7 +5,7 @@
 #ifndef PKV_RUNTIME_RESERVATION_H
 #define PKV_RUNTIME_RESERVATION_H
 
-#include "runtime/blocks.h"
+#include "runtime/block.h"
 
 /* The tail is the block of the row's first new cell.
  *

@@ -1,31 +1,64 @@
 /* SPDX-License-Identifier: MIT
  *
- * seq_table.h: the block table of one sequence in one paged group; struct seq_table has the
- * invariants. Where a window begins is asked of base/window.h alone. The mutex is held. */
+ * seq_table.h: the block tables of the sequences in one paged group: which blocks a sequence has,
+ * and which of its keys are resident. Where a window begins is decided by base/window.h alone. The
+ * mutex is held. O(entries that change) unless a declaration says otherwise. */
 #ifndef PKV_RUNTIME_SEQ_TABLE_H
 #define PKV_RUNTIME_SEQ_TABLE_H
 
-#include "runtime/cache.h"
+#include "pagedkv/slots.h"
+#include "runtime/block.h"
 
-static inline int32_t *seq_table_entries(const struct group *group, int32_t seq)
+/* A sequence's side of one group. Paged: its block table, of which entry i is
+ *
+ *   mapped exactly when  i < end  and  (i < kept_end  or  i >= hole_end),  else -1
+ *
+ *   kept_end = ceil(kept prefix / block_size),  0 without a window
+ *   kept_end <= hole_end: the blocks of entries [kept_end, hole_end) were released for good
+ *   while end < promised_end, each block released is replaced by one at the end
+ *   end >= floor(length / block_size); blocks from ceil(length / block_size) on are reserved:
+ *   count 1, writer this sequence
+ *
+ * Continuous: its handle of a slot, and the slot's number. */
+struct seq_table {
+    int32_t kept_end;
+    int32_t hole_end;
+    int32_t end;
+    int32_t promised_end; /* where the table ends once all that was admitted is written */
+    int32_t charged;      /* blocks that its namespace's quotas count: those mapped */
+    int32_t slot;
+    pkv_slot slot_handle;
+};
+
+/* The tables of one group. A continuous group has `at` alone. */
+struct seq_table_set {
+    struct block_set *blocks;
+    struct seq_table *at; /* [max_seqs] */
+    int32_t *entries;     /* [max_seqs][stride], reserved address space */
+    size_t stride;        /* of which max_blocks are entries */
+    size_t entry_bytes;
+    int32_t max_blocks;
+    int64_t sliding_window; /* of the group; 0 = none */
+};
+
+static inline int32_t *seq_table_entries(const struct seq_table_set *tables, int32_t seq)
 {
-    return group->tables + (size_t)seq * group->table_stride;
+    return tables->entries + (size_t)seq * tables->stride;
 }
 
 /* An empty table. O(max_blocks). */
-void seq_table_reset(struct group *group, int32_t seq, int32_t kept_prefix);
+void seq_table_reset(struct seq_table_set *tables, int32_t seq, int32_t kept_prefix);
 
 /* Maps free blocks up to entry `end`; there must be enough. */
-void seq_table_extend(pkv_cache *cache, struct group *group, int32_t seq, int32_t end);
+void seq_table_extend(struct seq_table_set *tables, int32_t seq, int32_t end);
 
 /* Extends the table to `end` for now, and promises room for num_cells tokens in all: a window
  * group's blocks then move along with the window. */
-void seq_table_reserve(pkv_cache *cache, struct group *group, int32_t seq, int32_t end,
-                       int64_t num_cells);
+void seq_table_reserve(struct seq_table_set *tables, int32_t seq, int32_t end, int64_t num_cells);
 
 /* A table that has adopted the first num_blocks blocks of a cached run, for a sequence that may go
- * back max_rewind tokens: those below kept_end and from the frontier on. */
-struct seq_table seq_table_adopted(const struct group *group, int32_t kept_prefix,
+ * back max_rewind tokens: those below kept_end and from hole_end on. */
+struct seq_table seq_table_adopted(const struct seq_table_set *tables, int32_t kept_prefix,
                                    int32_t num_blocks, int32_t max_rewind);
 
 /* Entries of a table that are mapped when it ends at `end`, which is not below where it ends. */
@@ -33,27 +66,27 @@ int32_t seq_table_num_mapped(const struct seq_table *table, int32_t end);
 
 static inline bool seq_table_maps(const struct seq_table *table, int32_t i)
 {
-    return i < table->end && (i < table->kept_end || i >= table->frontier);
+    return i < table->end && (i < table->kept_end || i >= table->hole_end);
 }
 
 /* Drops entries from `end` on, last first, so that later blocks are reused, and leaves of cached
  * runs evicted, first. */
-void seq_table_shrink(pkv_cache *cache, struct group *group, int32_t seq, int32_t end);
+void seq_table_shrink(struct seq_table_set *tables, int32_t seq, int32_t end);
 
 /* Drops what a sequence of `length` tokens does not need behind it; its keys must be resident. */
-void seq_table_cut(pkv_cache *cache, struct group *group, int32_t seq, int32_t length);
+void seq_table_cut(struct seq_table_set *tables, int32_t seq, int32_t length);
 
 /* Shares what a sequence of `length` tokens needs with a child, whose table is empty. num_held is
  * the parent's own length. */
-void seq_table_fork(struct group *group, int32_t parent, int32_t child, int32_t length,
+void seq_table_fork(struct seq_table_set *tables, int32_t parent, int32_t child, int32_t length,
                     int32_t num_held);
 
 /* Gives back what no query at `length` or later can see. A promised table takes as many blocks at
  * its end; only a block that a fork still holds may leave it short of one. */
-void seq_table_reclaim(pkv_cache *cache, struct group *group, int32_t seq, int32_t length);
+void seq_table_reclaim(struct seq_table_set *tables, int32_t seq, int32_t length);
 
 /* The least length >= `length` at which a query finds every key it sees resident: `length` itself
  * when that is so. */
-int32_t seq_table_next_resident(const struct group *group, int32_t seq, int32_t length);
+int32_t seq_table_next_resident(const struct seq_table_set *tables, int32_t seq, int32_t length);
 
 #endif

@@ -1,31 +1,71 @@
 /* SPDX-License-Identifier: MIT
  *
- * sequence.h: sequence records as the step sees them: found by a handle (handle.h), checked, and
- * released. */
+ * sequence.h: the records of sequences: found by handle, claimed and released by index. What a
+ * sequence holds elsewhere (tables, slots, namespaces) is seq_life's. The mutex is held. O(1). */
 #ifndef PKV_RUNTIME_SEQUENCE_H
 #define PKV_RUNTIME_SEQUENCE_H
 
-#include "runtime/cache.h"
-#include "runtime/prefix.h"
+#include "pagedkv/cache.h"
+#include "runtime/seq_reuse.h"
+#include "runtime/seq_tokens.h"
 
-/* The live sequence that a handle names, or NULL. The mutex is held, as for all that follow. */
-struct seq *sequence_find(pkv_cache *cache, pkv_seq handle);
+enum seq_state {
+    SEQ_FREE = 0,
+    SEQ_LIVE,
+    SEQ_DYING /* destroyed while in the open step: the handle is stale, the rest goes at its end */
+};
 
-/* A live sequence that no step has in work: PKV_STALE_HANDLE, PKV_BUSY. */
-enum pkv_status sequence_find_idle(pkv_cache *cache, pkv_seq handle, struct seq **seq);
+/* One sequence; its index is its row in every per-sequence array for life. Generation moves when a
+ * sequence is destroyed, so no handle names two of them. */
+struct seq {
+    uint64_t generation;
+    uint64_t tag;
+    uint64_t stamp; /* of the last batch that named it */
+    enum seq_state state;
+    bool in_step;
+    int32_t length; /* committed tokens: the one authority */
+    int32_t max_rewind;
+    int32_t kept_prefix; /* -1: each group's own */
+    int32_t next_free;
+    struct seq_tokens tokens;
+    struct seq_reuse reuse;
+};
 
-/* A caller's options (NULL = none) as those of *model, and the name of its namespace. Needs no
- * mutex. PKV_INVALID_ARGUMENT. */
-enum pkv_status sequence_check_options(const pkv_cache *cache,
-                                       const struct pkv_seq_options *options, struct seq *model,
-                                       struct prefix_name *name);
+/* All records.
+ *
+ *   number of SEQ_FREE records = num_free = length of the list that begins at first_free */
+struct seq_records {
+    struct seq *at; /* [capacity] */
+    int32_t capacity;
+    int32_t first_free;
+    int32_t num_free;
+};
 
-/* Gives back everything that a destroyed sequence holds, and its index. */
-void sequence_release(pkv_cache *cache, int32_t index);
+/* All records are free. */
+void sequence_init(struct seq_records *seqs, int32_t capacity, uint64_t first_generation);
 
-static inline int32_t sequence_index(const pkv_cache *cache, const struct seq *seq)
+static inline int32_t sequence_index(const struct seq_records *seqs, const struct seq *seq)
 {
-    return (int32_t)(seq - cache->seqs);
+    return (int32_t)(seq - seqs->at);
 }
+
+pkv_seq sequence_handle(const struct seq_records *seqs, int32_t index);
+
+/* The live sequence that a handle names, or NULL. */
+struct seq *sequence_find(const struct seq_records *seqs, pkv_seq handle);
+
+/* A live sequence that is not in the open step: PKV_STALE_HANDLE, PKV_BUSY. */
+enum pkv_status sequence_find_idle(const struct seq_records *seqs, pkv_seq handle,
+                                   struct seq **seq);
+
+/* Says that a handle is stale: PKV_STALE_HANDLE. */
+enum pkv_status sequence_refuse_stale(pkv_seq handle);
+
+/* A free record becomes a live, empty sequence with the options, namespaces and epoch of `model`.
+ * There must be one. */
+int32_t sequence_claim(struct seq_records *seqs, const struct seq *model);
+
+/* The record is free again. */
+void sequence_release(struct seq_records *seqs, int32_t index);
 
 #endif

@@ -8,7 +8,6 @@
 #include "attn/gqa_run.h"
 #include "base/error.h"
 #include "runtime/reservation.h"
-#include "runtime/seq_table.h"
 #include "runtime/step_plan.h"
 
 static void fill_row(const pkv_cache *cache, const struct group *group, int32_t i,
@@ -28,11 +27,11 @@ static void fill_row(const pkv_cache *cache, const struct group *group, int32_t 
         row->block = group->step.slot_ids[i];
         return;
     }
-    row->table = seq_table_entries(group, seq);
+    row->table = seq_table_entries(&group->tables, seq);
     const int32_t copied_from = group->step.reservations[i].copied_from;
     if (copied_from != NO_BLOCK) {
         row->copy_src = copied_from;
-        row->copy_cells = cache->seqs[seq].length % group->config->block_size;
+        row->copy_cells = cache->seqs.at[seq].length % group->config->block_size;
     }
 }
 

@@ -17,15 +17,11 @@
 
 #include "attn/gqa_plan.h"
 #include "base/error.h"
-#include "runtime/blocks.h"
-#include "runtime/config.h"
 #include "runtime/handle.h"
-#include "runtime/pin.h"
-#include "runtime/prefix.h"
+#include "runtime/publish.h"
 #include "runtime/quota.h"
 #include "runtime/reservation.h"
-#include "runtime/seq_table.h"
-#include "runtime/sequence.h"
+#include "runtime/seq_life.h"
 #include "runtime/step_plan.h"
 
 static enum pkv_status check_arrays(const struct pkv_batch *batch,
@@ -96,22 +92,24 @@ static enum pkv_status check_positions(const pkv_cache *cache, int32_t row,
 
 /* What rows touch lies far apart: it is asked for while all rows are resolved, before the first is
  * decided. `at` is the position of the sequence's next token. */
-static void ask_for(const pkv_cache *cache, int32_t seq, int32_t at)
+static void prefetch_row(const pkv_cache *cache, int32_t seq, int32_t at)
 {
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
         const struct group *group = &cache->groups[g];
         if (group_is_paged(group)) {
-            PKV_PREFETCH(&group->seq_tables[seq]);
-            PKV_PREFETCH(seq_table_entries(group, seq) + at / group->config->block_size);
+            PKV_PREFETCH(&group->tables.at[seq]);
+            PKV_PREFETCH(seq_table_entries(&group->tables, seq) + at / group->config->block_size);
         }
     }
-    prefix_ask_for(cache, seq, at);
+    if (cache_has_reuse(cache)) {
+        seq_tokens_prefetch(&cache->reuse.tokens, seq, at);
+    }
 }
 
 static enum pkv_status resolve_row(pkv_cache *cache, const struct pkv_batch *batch, int32_t row)
 {
     struct step *step = &cache->step;
-    struct seq *seq = sequence_find(cache, batch->seqs[row]);
+    struct seq *seq = sequence_find(&cache->seqs, batch->seqs[row]);
     if (seq == NULL) {
         return refuse(PKV_STALE_HANDLE, "seqs[%d] = %016llx is stale", row,
                       (unsigned long long)batch->seqs[row].id);
@@ -128,8 +126,8 @@ static enum pkv_status resolve_row(pkv_cache *cache, const struct pkv_batch *bat
     }
     const int64_t *position_ids =
         batch->position_ids != NULL ? batch->position_ids + step->cu_seqlens[row] : NULL;
-    step->seqs[row] = sequence_index(cache, seq);
-    ask_for(cache, step->seqs[row], seq->length);
+    step->seqs[row] = sequence_index(&cache->seqs, seq);
+    prefetch_row(cache, step->seqs[row], seq->length);
     step->cu_seqlens[row + 1] = step->cu_seqlens[row] + q_len;
     step->kv_lens[row] = seq->length + q_len;
     return check_positions(cache, row, position_ids, seq->length, q_len);
@@ -159,8 +157,8 @@ static void forget_row(pkv_cache *cache, int32_t row)
         if (group_is_paged(group)) {
             const struct reservation *reservation = &group->step.reservations[row];
             if (reservation->writer_change != WRITER_UNCHANGED) {
-                blocks_unclaim(group, reservation->tail_block, cache->step.seqs[row],
-                               reservation->writer_change);
+                block_unclaim(&group->blocks, reservation->tail_block, cache->step.seqs[row],
+                              reservation->writer_change);
             }
         }
     }
@@ -191,7 +189,7 @@ static struct reservation decide_in_group(const pkv_cache *cache, struct group *
 {
     const struct step *step = &cache->step;
     const int32_t seq = step->seqs[row];
-    const struct seq_table *table = &group->seq_tables[seq];
+    const struct seq_table *table = &group->tables.at[seq];
     const int32_t q_len = step_q_len(step, row);
     const int32_t length = step->kv_lens[row] - q_len;
     const int32_t block_size = group->config->block_size;
@@ -203,9 +201,9 @@ static struct reservation decide_in_group(const pkv_cache *cache, struct group *
     const int32_t end = config_blocks_of_cells(step->kv_lens[row], block_size);
     reservation.num_new = end > table->end ? end - table->end : 0;
     if (tail < table->end) {
-        reservation.tail_block = seq_table_entries(group, seq)[tail];
-        if (!blocks_claim(cache, group, reservation.tail_block, seq, length % block_size,
-                          &reservation.writer_change)) {
+        reservation.tail_block = seq_table_entries(&group->tables, seq)[tail];
+        if (!block_claim(&group->blocks, reservation.tail_block, seq, length % block_size,
+                         &reservation.writer_change)) {
             reservation.copied_from = reservation.tail_block;
         }
     }
@@ -223,7 +221,7 @@ static void avoid_copy(const pkv_cache *cache, struct group *group, int32_t row,
 {
     struct reservation *reservation = &group->step.reservations[row];
     if (reservation->copied_from != NO_BLOCK && num_taken(reservation) == available + 1 &&
-        blocks_claim_cached(cache, group, reservation->tail_block, cache->step.seqs[row],
+        block_claim_indexed(&group->blocks, reservation->tail_block, cache->step.seqs[row],
                             &reservation->writer_change)) {
         reservation->copied_from = NO_BLOCK;
         reservation->uncaches_tail = true;
@@ -236,17 +234,17 @@ static enum pkv_status decide_group(pkv_cache *cache, int32_t g, int32_t row,
 {
     struct group *group = &cache->groups[g];
     struct reservation *reservation = &group->step.reservations[row];
-    const int32_t available = blocks_num_free(group) - group->step.num_planned;
+    const int32_t available = block_num_free(&group->blocks) - group->step.num_planned;
     *reservation = decide_in_group(cache, group, row);
     avoid_copy(cache, group, row, available);
-    const int32_t alone = seq_table_num_mapped(&group->seq_tables[cache->step.seqs[row]],
+    const int32_t alone = seq_table_num_mapped(&group->tables.at[cache->step.seqs[row]],
                                                reservation->end_before + reservation->num_new);
     const int32_t need = num_taken(reservation);
     const bool never = alone > group->config->num_blocks;
     if ((!never || status == PKV_NEVER_FITS) && (status != PKV_OK || need <= available)) {
         return status;
     }
-    const int32_t cached = blocks_num_cached(group);
+    const int32_t cached = block_num_cached(&group->blocks);
     *shortage = (struct pkv_shortage){.row = row,
                                       .group = g,
                                       .need = never ? alone : need,
@@ -259,14 +257,14 @@ static enum pkv_status decide_quota(const pkv_cache *cache, int32_t row,
                                     struct pkv_shortage *shortage)
 {
     const int32_t seq = cache->step.seqs[row];
-    const struct prefix_scope *scope = &cache->seqs[seq].prefix.scope;
+    const struct prefix_scope *scope = &cache->seqs.at[seq].reuse.scope;
     const int64_t room = quota_room(cache, scope);
     int64_t num_new = 0;
     int64_t total = 0;
     for (int32_t g = 0; room != INT64_MAX && g < cache->config.num_groups; g++) {
         const struct reservation *reservation = &cache->groups[g].step.reservations[row];
         num_new += reservation->num_new;
-        total += seq_table_num_mapped(&cache->groups[g].seq_tables[seq],
+        total += seq_table_num_mapped(&cache->groups[g].tables.at[seq],
                                       reservation->end_before + reservation->num_new);
     }
     if (num_new == 0 || num_new <= room) {
@@ -339,17 +337,17 @@ static void take_in_group(pkv_cache *cache, struct group *group, int32_t row)
     const int32_t seq = step->seqs[row];
     const struct reservation *reservation = &group->step.reservations[row];
     if (reservation->uncaches_tail) {
-        blocks_forget(cache, group, reservation->tail_block);
+        block_uncache(&group->blocks, reservation->tail_block);
     }
     if (reservation->copied_from != NO_BLOCK) {
         const int32_t length = step->kv_lens[row] - step_q_len(step, row);
         const int32_t block_size = group->config->block_size;
-        const int32_t dst = blocks_take(cache, group, seq);
-        seq_table_entries(group, seq)[length / block_size] = dst;
+        const int32_t dst = block_take(&group->blocks, seq);
+        seq_table_entries(&group->tables, seq)[length / block_size] = dst;
         group->step.copies[group->step.num_copies++] = (struct pkv_page_copy){
             .src = reservation->copied_from, .dst = dst, .num_cells = length % block_size};
     }
-    seq_table_extend(cache, group, seq, reservation->end_before + reservation->num_new);
+    seq_table_extend(&group->tables, seq, reservation->end_before + reservation->num_new);
 }
 
 /* What the plans need of the rows beside their tables. */
@@ -359,9 +357,9 @@ static void note_rows(pkv_cache *cache)
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
         struct group *group = &cache->groups[g];
         for (int32_t i = 0; i < step->num_rows; i++) {
-            group->step.kept_prefix[i] = group_kept_prefix(group, &cache->seqs[step->seqs[i]]);
+            group->step.kept_prefix[i] = group_kept_prefix(group, &cache->seqs.at[step->seqs[i]]);
             if (!group_is_paged(group)) {
-                group->step.slot_ids[i] = group->seq_tables[step->seqs[i]].row;
+                group->step.slot_ids[i] = group->tables.at[step->seqs[i]].slot;
             }
         }
     }
@@ -375,7 +373,7 @@ static void take(pkv_cache *cache)
         for (int32_t i = 0; group_is_paged(group) && i < cache->step.num_rows; i++) {
             take_in_group(cache, group, i);
         }
-        cache->prefix.counts.copied_blocks += (uint64_t)group->step.num_copies;
+        cache->counters.copied_blocks += (uint64_t)group->step.num_copies;
     }
 }
 
@@ -383,15 +381,15 @@ static void undo_in_group(pkv_cache *cache, struct group *group, int32_t row)
 {
     const int32_t seq = cache->step.seqs[row];
     const struct reservation *reservation = &group->step.reservations[row];
-    seq_table_shrink(cache, group, seq, reservation->end_before);
+    seq_table_shrink(&group->tables, seq, reservation->end_before);
     if (reservation->copied_from != NO_BLOCK) {
-        const int32_t tail = cache->seqs[seq].length / group->config->block_size;
-        int32_t *entry = &seq_table_entries(group, seq)[tail];
-        blocks_drop(cache, group, *entry, seq);
+        const int32_t tail = cache->seqs.at[seq].length / group->config->block_size;
+        int32_t *entry = &seq_table_entries(&group->tables, seq)[tail];
+        block_drop(&group->blocks, *entry, seq);
         *entry = reservation->copied_from;
     }
     if (reservation->writer_change != WRITER_UNCHANGED) {
-        blocks_unclaim(group, reservation->tail_block, seq, reservation->writer_change);
+        block_unclaim(&group->blocks, reservation->tail_block, seq, reservation->writer_change);
     }
 }
 
@@ -410,17 +408,17 @@ static void keep_in_group(pkv_cache *cache, struct group *group, int32_t row, in
     const int32_t index = cache->step.seqs[row];
     const struct reservation *reservation = &group->step.reservations[row];
     if (reservation->copied_from != NO_BLOCK) {
-        blocks_drop(cache, group, reservation->copied_from, index);
+        block_drop(&group->blocks, reservation->copied_from, index);
     }
     const int32_t filled = config_blocks_of_cells(length, group->config->block_size);
-    seq_table_shrink(cache, group, index,
+    seq_table_shrink(&group->tables, index,
                      filled > reservation->end_before ? filled : reservation->end_before);
 }
 
 static void keep_row(pkv_cache *cache, int32_t row, int32_t num_keep)
 {
     const int32_t index = cache->step.seqs[row];
-    struct seq *seq = &cache->seqs[index];
+    struct seq *seq = &cache->seqs.at[index];
     const int32_t length = seq->length + num_keep;
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
         if (group_is_paged(&cache->groups[g])) {
@@ -429,11 +427,11 @@ static void keep_row(pkv_cache *cache, int32_t row, int32_t num_keep)
     }
     seq->length = length;
     /* Before blocks leave the window: their keys stay findable. */
-    prefix_publish(cache, index);
+    publish_full_blocks(cache, index);
     const int32_t query = length > seq->max_rewind ? length - seq->max_rewind : 0;
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
         if (group_is_paged(&cache->groups[g])) {
-            seq_table_reclaim(cache, &cache->groups[g], index, query);
+            seq_table_reclaim(&cache->groups[g].tables, index, query);
         }
     }
     quota_settle(cache, index);
@@ -450,7 +448,7 @@ static void count_reads(pkv_cache *cache)
         if (!group->config->v_in_k) {
             cell += (size_t)view->v_width * pkv_dtype_bytes(view->v_dtype);
         }
-        cache->prefix.counts.attention_bytes +=
+        cache->counters.attention_bytes +=
             (uint64_t)layer->num_reads * (uint64_t)gqa_plan_read_keys(group->step.plan) * cell;
     }
 }
@@ -461,11 +459,11 @@ static void close_step(pkv_cache *cache)
     struct step *step = &cache->step;
     count_reads(cache);
     for (int32_t i = 0; i < step->num_rows; i++) {
-        struct seq *seq = &cache->seqs[step->seqs[i]];
+        struct seq *seq = &cache->seqs.at[step->seqs[i]];
         seq->in_step = false;
-        prefix_end_step(cache, step->seqs[i]);
+        seq_tokens_end_step(&seq->tokens, seq->length);
         if (seq->state == SEQ_DYING) {
-            sequence_release(cache, step->seqs[i]);
+            seq_life_release(cache, step->seqs[i]);
         }
     }
     step->is_open = false;
@@ -484,15 +482,17 @@ static void abort_step(pkv_cache *cache)
 static void note_tokens(pkv_cache *cache, const struct pkv_batch *batch, int32_t row)
 {
     const struct step *step = &cache->step;
+    const int32_t seq = step->seqs[row];
     const int32_t first = step->cu_seqlens[row];
     const int32_t q_len = step_q_len(step, row);
-    if (q_len > 0) {
+    if (cache_has_reuse(cache) && q_len > 0) {
         const struct pkv_prompt tokens = {
             .token_ids = batch->token_ids + first,
             .token_extra = batch->token_extra != NULL ? batch->token_extra + first : NULL,
             .num_tokens = q_len,
         };
-        prefix_note_step(cache, step->seqs[row], step->kv_lens[row] - q_len, &tokens);
+        seq_tokens_write(&cache->reuse.tokens, seq, &cache->seqs.at[seq].tokens,
+                         step_length_before(step, row), &tokens);
     }
 }
 
@@ -507,7 +507,7 @@ static void open_step(pkv_cache *cache, const struct pkv_batch *batch)
                (size_t)step->num_tokens * sizeof *step->position_ids);
     }
     for (int32_t i = 0; i < step->num_rows; i++) {
-        cache->seqs[step->seqs[i]].in_step = true;
+        cache->seqs.at[step->seqs[i]].in_step = true;
         note_tokens(cache, batch, i);
     }
     for (int32_t i = 0; i < cache->config.num_layers; i++) {
@@ -562,7 +562,7 @@ enum pkv_status pkv_step_begin(pkv_cache *cache, const struct pkv_batch *batch, 
     }
     struct pkv_shortage found;
     cache_lock(cache);
-    pin_expire(cache, batch->now_ns);
+    pin_expire(&cache->pins, batch->now_ns);
     status = begin(cache, batch, &found);
     if (status == PKV_OK) {
         *step = step_handle(&cache->step);
@@ -586,7 +586,7 @@ enum pkv_status pkv_step_fits(pkv_cache *cache, const struct pkv_batch *batch,
     }
     struct pkv_shortage found;
     cache_lock(cache);
-    pin_expire(cache, batch->now_ns);
+    pin_expire(&cache->pins, batch->now_ns);
     status = resolve(cache, batch);
     if (status == PKV_OK) {
         status = decide(cache, batch, &found);
@@ -629,7 +629,7 @@ static void commit(pkv_cache *cache, const int32_t *num_keep)
     const struct step *step = &cache->step;
     for (int32_t i = 0; i < step->num_rows; i++) {
         const int32_t keep = num_keep != NULL ? num_keep[i] : step_q_len(step, i);
-        if (keep == 0 || cache->seqs[step->seqs[i]].state == SEQ_DYING) {
+        if (keep == 0 || cache->seqs.at[step->seqs[i]].state == SEQ_DYING) {
             undo_row(cache, i);
         } else {
             keep_row(cache, i, keep);
@@ -680,10 +680,10 @@ static struct pkv_step_view view_of(const pkv_cache *cache, int32_t g)
     return (struct pkv_step_view){
         .num_rows = step->num_rows,
         .num_tokens = step->num_tokens,
-        .block_tables = group->tables,
+        .block_tables = group->tables.entries,
         .table_rows = is_paged ? step->seqs : NULL,
-        .table_stride = group->table_stride,
-        .max_blocks = group->max_blocks,
+        .table_stride = group->tables.stride,
+        .max_blocks = group->tables.max_blocks,
         .slot_ids = is_paged ? NULL : group->step.slot_ids,
         .cu_seqlens_q = step->cu_seqlens,
         .kv_lens = step->kv_lens,

@@ -3,9 +3,9 @@
  * Every block, for tools: slices are copied out under the mutex and shown without it, so a visitor
  * may take its time and may call the cache. */
 #include "base/error.h"
+#include "pagedkv/metrics.h"
 #include "prefix/prefix_blocks.h"
-#include "runtime/blocks.h"
-#include "runtime/events.h"
+#include "runtime/cache.h"
 
 #define SLICE 32
 
@@ -13,20 +13,20 @@ static struct pkv_block_info info_of(const pkv_cache *cache, int32_t g, int32_t 
 {
     const struct group *group = &cache->groups[g];
     struct pkv_block_info info = {
-        .group = g, .block = block, .ref_count = pkv_pool_ref_count(group->pool, block)};
-    if (cache_has_prefix(cache)) {
-        const struct prefix_ref node = prefix_index_node_of(cache->prefix.index, g, block);
-        info.is_indexed = prefix_index_is_live(cache->prefix.index, node);
+        .group = g, .block = block, .ref_count = pkv_pool_ref_count(group->blocks.pool, block)};
+    if (cache_has_reuse(cache)) {
+        const struct prefix_ref node = prefix_index_node_of(cache->reuse.index, g, block);
+        info.is_indexed = prefix_index_is_live(cache->reuse.index, node);
         if (info.is_indexed) {
-            const struct event_keys keys = events_keys(cache, node);
-            info.priority = prefix_index_node(cache->prefix.index, node)->priority;
+            const struct event_keys keys = events_keys(cache->reuse.index, node);
+            info.priority = prefix_index_node(cache->reuse.index, node)->priority;
             info.key = keys.key;
             info.parent_key = keys.parent;
             info.namespace_key = keys.of_namespace;
         }
     }
     if (info.ref_count > 0) {
-        info.state = group->blocks[block].num_pins > 0 ? PKV_BLOCK_PINNED : PKV_BLOCK_HELD;
+        info.state = group->blocks.at[block].num_pins > 0 ? PKV_BLOCK_PINNED : PKV_BLOCK_HELD;
     } else {
         info.state = info.is_indexed ? PKV_BLOCK_CACHED : PKV_BLOCK_FREE;
     }
@@ -61,7 +61,7 @@ enum pkv_status pkv_cache_visit(pkv_cache *cache,
         return refuse(PKV_INVALID_ARGUMENT, "%s is NULL", cache == NULL ? "cache" : "visit");
     }
     cache_lock(cache);
-    const uint64_t next = cache->prefix.events.next;
+    const uint64_t next = cache->events.next;
     cache_unlock(cache);
     if (next_event != NULL) {
         *next_event = next;

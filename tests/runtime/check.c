@@ -112,13 +112,13 @@ static void open_listening(struct runtime_case *c)
 static struct block *block_at(pkv_cache *cache, int32_t group, int32_t seq, int32_t i)
 {
     struct group *of = &cache->groups[group];
-    return &of->blocks[seq_table_entries(of, seq)[i]];
+    return &of->blocks.at[seq_table_entries(&of->tables, seq)[i]];
 }
 
 static struct block_pool_record *record_at(pkv_cache *cache, int32_t group, int32_t seq, int32_t i)
 {
     struct group *of = &cache->groups[group];
-    return &of->pool->records[seq_table_entries(of, seq)[i]];
+    return &of->blocks.pool->records[seq_table_entries(&of->tables, seq)[i]];
 }
 
 /* --- two sequences that share: 0 of 10 tokens, 1 forked from it at 6, 2 with two reserved blocks;
@@ -135,49 +135,49 @@ static void open_family(struct runtime_case *c)
     ASSERT_STATUS(PKV_OK, case_fork(c, &seqs[0], 6, &seqs[1]));
     ASSERT_STATUS(PKV_OK, case_create(c, &seqs[2], NULL));
     ASSERT_STATUS(PKV_OK, case_admit(c, &seqs[2], 5, 3, NULL));
-    CU_ASSERT(c->cache->seqs[0].length == 10 && c->cache->seqs[1].length == 6);
-    CU_ASSERT(c->cache->groups[0].seq_tables[2].end == 2 && c->cache->first_free_seq == 3);
-    CU_ASSERT_EQUAL(pkv_pool_ref_count(c->cache->groups[0].pool, 15), 0);
+    CU_ASSERT(c->cache->seqs.at[0].length == 10 && c->cache->seqs.at[1].length == 6);
+    CU_ASSERT(c->cache->groups[0].tables.at[2].end == 2 && c->cache->seqs.first_free == 3);
+    CU_ASSERT_EQUAL(pkv_pool_ref_count(c->cache->groups[0].blocks.pool, 15), 0);
 }
 
 static void set_free_length(pkv_cache *cache, int32_t value)
 {
-    put_int(&cache->seqs[7].length, value);
+    put_int(&cache->seqs.at[7].length, value);
 }
 
 static void set_length(pkv_cache *cache, int32_t value)
 {
-    put_int(&cache->seqs[0].length, value);
+    put_int(&cache->seqs.at[0].length, value);
 }
 
 static void set_state(pkv_cache *cache, int32_t value)
 {
-    put_state(&cache->seqs[0], (enum seq_state)value);
+    put_state(&cache->seqs.at[0], (enum seq_state)value);
 }
 
 static void set_in_step(pkv_cache *cache, int32_t value)
 {
-    put_bool(&cache->seqs[0].in_step, value);
+    put_bool(&cache->seqs.at[0].in_step, value);
 }
 
 static void set_num_free_seqs(pkv_cache *cache, int32_t value)
 {
-    put_int(&cache->num_free_seqs, value);
+    put_int(&cache->seqs.num_free, value);
 }
 
 static void set_first_free_seq(pkv_cache *cache, int32_t value)
 {
-    put_int(&cache->first_free_seq, value);
+    put_int(&cache->seqs.first_free, value);
 }
 
 static void set_next_of_first(pkv_cache *cache, int32_t value)
 {
-    put_int(&cache->seqs[3].next_free, value);
+    put_int(&cache->seqs.at[3].next_free, value);
 }
 
 static void set_next_of_last(pkv_cache *cache, int32_t value)
 {
-    put_int(&cache->seqs[7].next_free, value);
+    put_int(&cache->seqs.at[7].next_free, value);
 }
 
 static void damage_to_sequences_is_reported(void)
@@ -208,38 +208,38 @@ static void damage_to_sequences_is_reported(void)
 
 static void set_first_entry(pkv_cache *cache, int32_t value)
 {
-    put_int(&seq_table_entries(&cache->groups[0], 0)[0], value);
+    put_int(&seq_table_entries(&cache->groups[0].tables, 0)[0], value);
 }
 
 static void repeat_entry(pkv_cache *cache, int32_t value)
 {
-    int32_t *entries = seq_table_entries(&cache->groups[0], 0);
+    int32_t *entries = seq_table_entries(&cache->groups[0].tables, 0);
     put_int(&entries[1], entries[value]);
 }
 
 static void set_entry_past_end(pkv_cache *cache, int32_t value)
 {
-    put_int(&seq_table_entries(&cache->groups[0], 0)[3], value);
+    put_int(&seq_table_entries(&cache->groups[0].tables, 0)[3], value);
 }
 
 static void set_last_entry(pkv_cache *cache, int32_t value)
 {
-    put_int(&seq_table_entries(&cache->groups[0], 0)[15], value);
+    put_int(&seq_table_entries(&cache->groups[0].tables, 0)[15], value);
 }
 
 static void set_end(pkv_cache *cache, int32_t value)
 {
-    put_int(&cache->groups[0].seq_tables[0].end, value);
+    put_int(&cache->groups[0].tables.at[0].end, value);
 }
 
 static void set_kept_end(pkv_cache *cache, int32_t value)
 {
-    put_int(&cache->groups[0].seq_tables[0].kept_end, value);
+    put_int(&cache->groups[0].tables.at[0].kept_end, value);
 }
 
 static void set_frontier(pkv_cache *cache, int32_t value)
 {
-    put_int(&cache->groups[0].seq_tables[0].frontier, value);
+    put_int(&cache->groups[0].tables.at[0].hole_end, value);
 }
 
 static void set_reserved_writer(pkv_cache *cache, int32_t value)
@@ -317,17 +317,17 @@ static void set_shared_count(pkv_cache *cache, int32_t value)
 
 static void set_free_frozen(pkv_cache *cache, int32_t value)
 {
-    put_int(&cache->groups[0].blocks[15].frozen, value);
+    put_int(&cache->groups[0].blocks.at[15].frozen, value);
 }
 
 static void set_free_writer(pkv_cache *cache, int32_t value)
 {
-    put_int(&cache->groups[0].blocks[15].writer, value);
+    put_int(&cache->groups[0].blocks.at[15].writer, value);
 }
 
 static void set_scratch(pkv_cache *cache, int32_t value)
 {
-    put_int(&cache->groups[0].pool->records[15].scratch, value);
+    put_int(&cache->groups[0].blocks.pool->records[15].scratch, value);
 }
 
 static void damage_to_blocks_is_reported(void)
@@ -361,7 +361,7 @@ static void damage_to_blocks_is_reported(void)
 
 static void set_hole_entry(pkv_cache *cache, int32_t value)
 {
-    put_int(&seq_table_entries(&cache->groups[0], 0)[1], value);
+    put_int(&seq_table_entries(&cache->groups[0].tables, 0)[1], value);
 }
 
 static void damage_to_a_window_is_reported(void)
@@ -383,8 +383,8 @@ static void damage_to_a_window_is_reported(void)
     open_listening(&c);
     ASSERT_STATUS(PKV_OK, case_create(&c, &seqs[0], NULL));
     ASSERT_STATUS(PKV_OK, case_append(&c, &seqs[0], 14));
-    const struct seq_table *table = &c.cache->groups[0].seq_tables[0];
-    CU_ASSERT(table->kept_end == 1 && table->frontier == 2 && table->end == 4);
+    const struct seq_table *table = &c.cache->groups[0].tables.at[0];
+    CU_ASSERT(table->kept_end == 1 && table->hole_end == 2 && table->end == 4);
     ASSERT_REPORTED(c.cache, damages);
     case_close(&c);
 }
@@ -409,7 +409,7 @@ static void set_is_open(pkv_cache *cache, int32_t value)
 
 static void set_dying_in_step(pkv_cache *cache, int32_t value)
 {
-    put_bool(&cache->seqs[2].in_step, value);
+    put_bool(&cache->seqs.at[2].in_step, value);
 }
 
 static void set_num_rows(pkv_cache *cache, int32_t value)
@@ -425,8 +425,8 @@ static void set_taken_writer(pkv_cache *cache, int32_t value)
 static void damage_to_an_open_step_is_reported(void)
 {
     static const struct damage damages[] = {
-        {"a pin outside the pool", set_copied_from, -2},
-        {"a pin outside the pool", set_copied_from, 16},
+        {"a copy source outside the pool", set_copied_from, -2},
+        {"a copy source outside the pool", set_copied_from, 16},
         {"a count that is not the number of holders", set_copied_from, NO_BLOCK},
         {"a count that is not the number of holders", set_copied_from, 15},
         {"a count that is not the number of holders", set_copied_from_of_none, 0},
@@ -478,57 +478,58 @@ static void open_published(struct runtime_case *c)
     ASSERT_STATUS(PKV_OK, pkv_prefix_pin(c->cache, &named[0].options, PROMPT(named[0].ids, 8), 0, 0,
                                          &pin, &num_pinned));
     prefix_append(c, &named[0], 5);
-    CU_ASSERT(num_pinned == 8 && c->cache->prefix.pins[0].num_nodes == 2);
-    CU_ASSERT(c->cache->seqs[0].prefix.num_published == 3 && c->cache->seqs[0].length == 13);
-    CU_ASSERT(c->cache->groups[0].num_pinned == 2 && c->cache->groups[1].num_pinned == 1);
+    CU_ASSERT(num_pinned == 8 && c->cache->pins.at[0].num_nodes == 2);
+    CU_ASSERT(c->cache->seqs.at[0].reuse.num_published == 3 && c->cache->seqs.at[0].length == 13);
+    CU_ASSERT(c->cache->groups[0].blocks.num_pinned == 2 &&
+              c->cache->groups[1].blocks.num_pinned == 1);
 }
 
 static void set_num_published(pkv_cache *cache, int32_t value)
 {
-    put_int(&cache->seqs[0].prefix.num_published, value);
+    put_int(&cache->seqs.at[0].reuse.num_published, value);
 }
 
 static void set_num_tried(pkv_cache *cache, int32_t value)
 {
-    put_int(&cache->seqs[0].prefix.num_tried, value);
+    put_int(&cache->seqs.at[0].reuse.num_tried, value);
 }
 
 static void set_newest(pkv_cache *cache, int32_t value)
 {
-    put_int(&cache->seqs[0].prefix.newest.index, value);
+    put_int(&cache->seqs.at[0].reuse.newest.index, value);
 }
 
 static void set_newest_of_none(pkv_cache *cache, int32_t value)
 {
-    put_int(&cache->seqs[1].prefix.newest.index, value);
+    put_int(&cache->seqs.at[1].reuse.newest.index, value);
 }
 
 static void age_newest(pkv_cache *cache, int32_t value)
 {
-    uint32_t *generation = &cache->seqs[0].prefix.newest.generation;
+    uint32_t *generation = &cache->seqs.at[0].reuse.newest.generation;
     const uint32_t other = *generation + (uint32_t)value;
     put(generation, &other, sizeof other);
 }
 
 static void set_own_token(pkv_cache *cache, int32_t value)
 {
-    put_int(&cache->prefix.tokens[value], 9);
+    put_int(&cache->reuse.tokens.ids[value], 9);
 }
 
 static void add_charge(pkv_cache *cache, int32_t value)
 {
-    int32_t *charged = &cache->groups[0].seq_tables[0].charged;
+    int32_t *charged = &cache->groups[0].tables.at[0].charged;
     put_int(charged, *charged + value);
 }
 
 static void set_charge_of_none(pkv_cache *cache, int32_t value)
 {
-    put_int(&cache->groups[1].seq_tables[1].charged, value);
+    put_int(&cache->groups[1].tables.at[1].charged, value);
 }
 
 static void set_sweep_left(pkv_cache *cache, int32_t value)
 {
-    put_int(&cache->prefix.index->sweep_left, value);
+    put_int(&cache->reuse.index->sweep_left, value);
 }
 
 static void damage_to_what_was_published_is_reported(void)
@@ -558,47 +559,45 @@ static void damage_to_what_was_published_is_reported(void)
 
 static void age_leaf(pkv_cache *cache, int32_t value)
 {
-    uint32_t *generation = &cache->prefix.pins[0].leaf.generation;
+    uint32_t *generation = &cache->pins.at[0].leaf.generation;
     const uint32_t other = *generation + (uint32_t)value;
     put(generation, &other, sizeof other);
 }
 
 static void set_leaf(pkv_cache *cache, int32_t value)
 {
-    put_int(&cache->prefix.pins[0].leaf.index, value);
+    put_int(&cache->pins.at[0].leaf.index, value);
 }
 
 static void set_num_nodes(pkv_cache *cache, int32_t value)
 {
-    put_int(&cache->prefix.pins[0].num_nodes, value);
+    put_int(&cache->pins.at[0].num_nodes, value);
 }
 
 static void set_max_rewind(pkv_cache *cache, int32_t value)
 {
-    put_int(&cache->prefix.pins[0].max_rewind, value);
+    put_int(&cache->pins.at[0].max_rewind, value);
 }
 
 static void set_leaf_block(pkv_cache *cache, int32_t value)
 {
-    struct prefix_index *index = cache->prefix.index;
-    put_int(&prefix_node_blocks(&index->nodes, cache->prefix.pins[0].leaf.index)[value],
-            PREFIX_NONE);
+    struct prefix_index *index = cache->reuse.index;
+    put_int(&prefix_node_blocks(&index->nodes, cache->pins.at[0].leaf.index)[value], PREFIX_NONE);
 }
 
 static void set_first_leaf_block(pkv_cache *cache, int32_t value)
 {
-    put_int(prefix_node_blocks(&cache->prefix.index->nodes, cache->prefix.pins[0].leaf.index),
-            value);
+    put_int(prefix_node_blocks(&cache->reuse.index->nodes, cache->pins.at[0].leaf.index), value);
 }
 
 static void set_count_of_pins(pkv_cache *cache, int32_t value)
 {
-    put_int(&cache->prefix.num_pins, value);
+    put_int(&cache->pins.num_used, value);
 }
 
 static void set_free_pin(pkv_cache *cache, int32_t value)
 {
-    put_int(&cache->prefix.first_free_pin, value);
+    put_int(&cache->pins.first_free, value);
 }
 
 static void set_num_pins(pkv_cache *cache, int32_t value)
@@ -613,7 +612,7 @@ static void set_num_pins_of_none(pkv_cache *cache, int32_t value)
 
 static void set_num_pinned(pkv_cache *cache, int32_t value)
 {
-    put_int(&cache->groups[1].num_pinned, value);
+    put_int(&cache->groups[1].blocks.num_pinned, value);
 }
 
 static void set_pinned_count(pkv_cache *cache, int32_t value)
@@ -693,7 +692,7 @@ static void a_full_sequence_is_sound(void)
     case_open(&c);
     ASSERT_STATUS(PKV_OK, case_create(&c, &seqs[0], NULL));
     ASSERT_STATUS(PKV_OK, case_append(&c, &seqs[0], 64));
-    CU_ASSERT(c.cache->groups[0].seq_tables[0].end == 16 && case_free(&c, 0) == 0);
+    CU_ASSERT(c.cache->groups[0].tables.at[0].end == 16 && case_free(&c, 0) == 0);
     case_close(&c);
 }
 
@@ -706,9 +705,9 @@ static void violations_of_one_kind_are_counted_each(void)
     own->is_stale = reserved->is_stale = true;
     CU_ASSERT_EQUAL(pkv_cache_check(c.cache), 2);
     own->is_stale = reserved->is_stale = false;
-    c.cache->seqs[6].length = c.cache->seqs[7].length = -1;
+    c.cache->seqs.at[6].length = c.cache->seqs.at[7].length = -1;
     CU_ASSERT_EQUAL(pkv_cache_check(c.cache), 2);
-    c.cache->seqs[6].length = c.cache->seqs[7].length = 0;
+    c.cache->seqs.at[6].length = c.cache->seqs.at[7].length = 0;
     case_close(&c);
 }
 

@@ -441,7 +441,7 @@ static void a_flushed_block_that_is_taken_before_the_sweep_says_so(void)
     prefix_destroy(&c, &d);
     CU_ASSERT_EQUAL(drain(&c, events, NULL), 2);
     cache_in_ann(&c, &a, stored, 3);
-    prefix_index_flush(c.cache->prefix.index, &ann);
+    prefix_index_flush(c.cache->reuse.index, &ann);
     press(&c, &b, 6); /* one that was empty, two of `d`, last first, and those three */
     CU_ASSERT_EQUAL_FATAL(drain(&c, events, NULL), 5);
     CU_ASSERT(events[0].kind == PKV_EVENT_REMOVED && events[0].reason == PKV_REASON_CAPACITY);
@@ -467,7 +467,7 @@ static void a_flushed_block_ends_before_an_equal_one_is_stored(void)
     prefix_init(&c);
     case_open(&c);
     cache_in_ann(&c, &a, stored, 3);
-    prefix_index_flush(c.cache->prefix.index, &ann);
+    prefix_index_flush(c.cache->reuse.index, &ann);
     cache_in_ann(&c, &b, events, 6);
     for (int32_t i = 0; i < 3; i++) {
         const struct pkv_event *again = &events[2 * i + 1];

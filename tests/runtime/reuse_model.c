@@ -88,7 +88,7 @@ static bool has_fields(const struct model *m, const struct prefix_seq *seq, int3
                        int32_t namespace_id)
 {
     struct pkv_namespace_field of_node[PKV_MAX_NAMESPACE_FIELDS];
-    const int32_t count = prefix_index_fields(m->c.cache->prefix.index, namespace_id, of_node);
+    const int32_t count = prefix_index_fields(m->c.cache->reuse.index, namespace_id, of_node);
     int32_t expected = 0;
     bool has_own_kept_prefix = false; /* a field of tag 0 then, with 4 bytes */
     for (int32_t g = 0; g < m->c.config.num_groups; g++) {
@@ -126,7 +126,7 @@ static bool has_fields(const struct model *m, const struct prefix_seq *seq, int3
 static bool has_tokens(const struct model *m, const struct prefix_seq *seq, int32_t block,
                        struct prefix_ref ref)
 {
-    const struct prefix_index *index = m->c.cache->prefix.index;
+    const struct prefix_index *index = m->c.cache->reuse.index;
     const int32_t block_size = m->c.groups[0].block_size;
     const int32_t *ids = prefix_index_tokens(index, ref);
     const uint64_t *extra = prefix_index_extra(index, ref);
@@ -143,7 +143,7 @@ static bool has_tokens(const struct model *m, const struct prefix_seq *seq, int3
 static struct prefix_ref find_node(const struct model *m, const struct prefix_seq *seq,
                                    int32_t block, struct prefix_ref parent)
 {
-    const struct prefix_index *index = m->c.cache->prefix.index;
+    const struct prefix_index *index = m->c.cache->reuse.index;
     struct prefix_ref ref = prefix_index_next(index, 0);
     for (; ref.index != PREFIX_NONE; ref = prefix_index_next(index, ref.index + 1)) {
         const struct prefix_node *node = prefix_index_node(index, ref);
@@ -170,7 +170,7 @@ static bool is_resident(const struct model *m, const struct prefix_seq *seq,
         for (int32_t j = 0; j < length; j++) {
             const bool is_seen =
                 group->sliding_window == 0 || j > query - group->sliding_window || j < kept;
-            if (is_seen && prefix_index_block(m->c.cache->prefix.index, nodes[j / block_size], g) ==
+            if (is_seen && prefix_index_block(m->c.cache->reuse.index, nodes[j / block_size], g) ==
                                PREFIX_NONE) {
                 return false;
             }
@@ -519,7 +519,7 @@ static void configure(struct model *m, int32_t variant)
  * whose class is lower goes first. */
 static void check_chains(const struct model *m)
 {
-    const struct prefix_index *index = m->c.cache->prefix.index;
+    const struct prefix_index *index = m->c.cache->reuse.index;
     struct prefix_ref ref = prefix_index_next(index, 0);
     for (; ref.index != PREFIX_NONE; ref = prefix_index_next(index, ref.index + 1)) {
         const struct prefix_node *node = prefix_index_node(index, ref);

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Why frozen cells and a writer: after a fork parent and child hold the tail block together. The
+ * parent, its writer, goes on in place behind the cells that the child reads (frozen); the child
+ * copies. When the writer leaves, the first holder that appends behind the frozen cells becomes the
+ * writer, so the last of n children never copies. Cells past a holder's length are nobody's.
+ *
+ * Why freeze: any admission may adopt a block that has a node in the prefix index, so it has no
+ * writer as long as it has one; a sequence that was cut back into such a block copies. */
+#include "runtime/block.h"
+
+#include "alloc/block_pool.h"
+#include "base/error.h"
+#include "base/minmax.h"
+#include "pages/page_store.h"
+#include "prefix/prefix_blocks.h"
+
+static bool is_indexed(const struct block_set *blocks, int32_t block)
+{
+    return blocks->context->index != NULL &&
+           prefix_index_node_of(blocks->context->index, blocks->group, block).index != PREFIX_NONE;
+}
+
+/* The next free block; a cached one is evicted, and how long it was free is counted. */
+static int32_t take_from_index(struct block_set *blocks)
+{
+    struct prefix_index *index = blocks->context->index;
+    const uint64_t evictions = prefix_index_counters(index).evictions;
+    const int32_t block = prefix_index_take(index, blocks->group);
+    const bool was_evicted = prefix_index_counters(index).evictions != evictions;
+    const uint64_t freed_ns = blocks->at[block].freed_ns;
+    if (was_evicted && freed_ns != 0) {
+        blocks->context->counters->evicted_age_ns += blocks->context->now_ns - freed_ns;
+    }
+    return block;
+}
+
+int32_t block_take(struct block_set *blocks, int32_t writer)
+{
+    const int32_t block =
+        blocks->context->index != NULL ? take_from_index(blocks) : block_pool_take(blocks->pool);
+    pkv_assert(block != NO_BLOCK);
+    struct block *state = &blocks->at[block];
+    if (state->is_stale) {
+        block_scrub(blocks, block);
+    }
+    state->writer = writer;
+    state->frozen = 0;
+    return block;
+}
+
+void block_share(struct block_set *blocks, int32_t block, int32_t num_cells, int32_t holder,
+                 int32_t num_held)
+{
+    struct block *state = &blocks->at[block];
+    block_pool_retain(blocks->pool, block);
+    if (state->frozen < num_cells) {
+        state->frozen = num_cells;
+    }
+    /* A holder that is not the writer is a reader like the new one. */
+    if (state->writer != holder && state->frozen < num_held) {
+        state->frozen = num_held;
+    }
+}
+
+void block_adopt(struct block_set *blocks, int32_t block)
+{
+    block_pool_hold(blocks->pool, block);
+    block_freeze(blocks, block);
+    blocks->at[block].is_stale = false;
+}
+
+void block_freeze(struct block_set *blocks, int32_t block)
+{
+    struct block *state = &blocks->at[block];
+    const bool is_alone = pkv_pool_ref_count(blocks->pool, block) == 1;
+    state->writer = NO_SEQ;
+    state->frozen = is_alone ? 0 : blocks->block_size;
+}
+
+void block_scrub(struct block_set *blocks, int32_t block)
+{
+    const enum block_scrub scrub = blocks->context->scrub;
+    if (scrub != BLOCK_SCRUB_NONE) {
+        page_store_fill(blocks->pages, block, scrub == BLOCK_SCRUB_POISON ? PAGE_STORE_POISON : 0);
+    }
+    if (blocks->pool != NULL) {
+        blocks->at[block].is_stale = false;
+    }
+}
+
+void block_scrub_uncached(struct block_set *blocks, int32_t first, int32_t count)
+{
+    const int32_t end = min_i32(blocks->num_blocks, first + count);
+    for (int32_t block = first; block < end; block++) {
+        if (blocks->at[block].is_stale && !is_indexed(blocks, block)) {
+            block_scrub(blocks, block);
+        }
+    }
+}
+
+static void drop(struct block_set *blocks, int32_t block, int32_t holder, bool is_out_of_window)
+{
+    struct block *state = &blocks->at[block];
+    if (state->writer == holder) {
+        state->writer = NO_SEQ;
+    }
+    struct prefix_index *index = blocks->context->index;
+    const bool is_free = index != NULL
+                             ? prefix_index_drop(index, blocks->group, block, is_out_of_window)
+                             : block_pool_drop(blocks->pool, block);
+    if (is_free && is_indexed(blocks, block)) {
+        state->freed_ns = blocks->context->now_ns;
+        state->is_stale = blocks->context->scrub != BLOCK_SCRUB_NONE;
+    } else if (is_free) {
+        block_scrub(blocks, block);
+    }
+    if (is_free || pkv_pool_ref_count(blocks->pool, block) == 1) {
+        state->frozen = 0;
+    }
+}
+
+void block_drop(struct block_set *blocks, int32_t block, int32_t holder)
+{
+    drop(blocks, block, holder, false);
+}
+
+void block_drop_out_of_window(struct block_set *blocks, int32_t block, int32_t holder)
+{
+    drop(blocks, block, holder, true);
+}
+
+int32_t block_num_free(const struct block_set *blocks)
+{
+    return pkv_pool_num_free(blocks->pool);
+}
+
+int32_t block_num_cached(const struct block_set *blocks)
+{
+    return prefix_num_cached(blocks->pool);
+}
+
+bool block_claim(struct block_set *blocks, int32_t block, int32_t seq, int32_t offset,
+                 enum block_writer_change *change)
+{
+    struct block *state = &blocks->at[block];
+    const bool is_writer = state->writer == seq;
+    const bool is_alone = pkv_pool_ref_count(blocks->pool, block) == 1;
+    const bool is_past_frozen = offset >= state->frozen && (is_writer || state->writer == NO_SEQ);
+    *change = WRITER_UNCHANGED;
+    if ((is_alone || is_past_frozen) && !is_indexed(blocks, block)) {
+        if (!is_writer) {
+            state->writer = seq;
+            *change = WRITER_SET;
+        }
+        return true;
+    }
+    if (is_writer) {
+        state->writer = NO_SEQ;
+        *change = WRITER_CLEARED;
+    }
+    return false;
+}
+
+bool block_claim_indexed(struct block_set *blocks, int32_t block, int32_t seq,
+                         enum block_writer_change *change)
+{
+    if (!is_indexed(blocks, block) || pkv_pool_ref_count(blocks->pool, block) != 1) {
+        return false;
+    }
+    blocks->at[block].writer = seq;
+    *change = WRITER_SET;
+    return true;
+}
+
+void block_uncache(struct block_set *blocks, int32_t block)
+{
+    prefix_index_detach(blocks->context->index, blocks->group, block);
+}
+
+void block_unclaim(struct block_set *blocks, int32_t block, int32_t seq,
+                   enum block_writer_change change)
+{
+    struct block *state = &blocks->at[block];
+    if (change == WRITER_SET && state->writer == seq) {
+        state->writer = NO_SEQ;
+    } else if (change == WRITER_CLEARED && state->writer == NO_SEQ) {
+        state->writer = seq;
+    }
+}

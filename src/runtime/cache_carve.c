@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Each module carves the arrays that it alone understands; those that the cache composes are carved
+ * here. */
+#include "runtime/cache_carve.h"
+
+#include "runtime/check.h"
+#include "runtime/constants.h"
+#include "runtime/reservation.h"
+
+/* What the open step has in one group. */
+static void carve_step_group(const struct pkv_cache_config *config, const struct config_group *of,
+                             struct step_group *step, struct carver *carver)
+{
+    const size_t max_rows = (size_t)config->max_step_rows;
+    step->kept_prefix = carve(carver, max_rows, sizeof *step->kept_prefix);
+    if (of->max_blocks > 0) {
+        step->reservations = carve(carver, max_rows, sizeof *step->reservations);
+        step->copies = carve(carver, max_rows, sizeof *step->copies);
+    } else {
+        step->slot_ids = carve(carver, max_rows, sizeof *step->slot_ids);
+    }
+}
+
+static enum pkv_status carve_groups(const struct pkv_cache_config *config,
+                                    const struct config_budget *budget, pkv_cache *cache,
+                                    struct carver *carver)
+{
+    size_t max_blocks = 0;
+    for (int32_t g = 0; g < config->num_groups; g++) {
+        struct config_group of;
+        const enum pkv_status status = config_group_of(config, budget, g, &of);
+        if (status != PKV_OK) {
+            return status;
+        }
+        struct group counted;
+        struct group *group = carver->base != NULL ? &cache->groups[g] : &counted;
+        group_carve(config, &of, group, carver);
+        carve_step_group(config, &of, &group->step, carver);
+        const size_t num_blocks = of.max_blocks > 0 ? (size_t)of.config.num_blocks : 0;
+        max_blocks = num_blocks > max_blocks ? num_blocks : max_blocks;
+    }
+    cache->check_cells = carve(carver, max_blocks, sizeof *cache->check_cells);
+    return PKV_OK;
+}
+
+/* The arrays of the prefix cache: none without it. */
+static void carve_reuse(const struct pkv_cache_config *config, pkv_cache *cache,
+                        struct carver *carver)
+{
+    if (config->prefix_cache) {
+        const size_t num_pins = (size_t)config->max_pinned_blocks;
+        const size_t num_events = (size_t)config->num_events;
+        reuse_carve(config, &cache->reuse, carver);
+        cache->pins.at = carve(carver, num_pins, sizeof *cache->pins.at);
+        cache->events.ring = carve(carver, num_events, sizeof *cache->events.ring);
+    }
+}
+
+enum pkv_status cache_carve(const struct pkv_cache_config *config,
+                            const struct config_budget *budget, pkv_cache *cache,
+                            struct carver *carver)
+{
+    const size_t num_groups = (size_t)config->num_groups;
+    const size_t num_layers = (size_t)config->num_layers;
+    cache->group_configs = carve(carver, num_groups, sizeof *cache->group_configs);
+    cache->layer_configs = carve(carver, num_layers, sizeof *cache->layer_configs);
+    cache->groups = carve(carver, num_groups, sizeof *cache->groups);
+    cache->layers = carve(carver, num_layers, sizeof *cache->layers);
+    cache->seqs.at = carve(carver, (size_t)config->max_seqs, sizeof *cache->seqs.at);
+    step_carve(config, &cache->step, carver);
+    for (int32_t i = 0; i < config->num_layers; i++) {
+        constants_copy(config, i, carver, cache->layer_configs);
+    }
+    const enum pkv_status status = carve_groups(config, budget, cache, carver);
+    if (status != PKV_OK) {
+        return status;
+    }
+    carve_reuse(config, cache, carver);
+    return carver->overflows ? refuse(PKV_INVALID_ARGUMENT, "the cache's tables overflow size_t")
+                             : PKV_OK;
+}

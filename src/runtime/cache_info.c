@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The public calls that read a cache back: its config in force, a layer's pages, counts of a group.
+ */
+#include "base/error.h"
+#include "runtime/cache.h"
+
+enum pkv_status pkv_cache_describe(const pkv_cache *cache, struct pkv_cache_config *config)
+{
+    if (cache == NULL || config == NULL) {
+        return refuse(PKV_INVALID_ARGUMENT, "%s is NULL", cache == NULL ? "cache" : "config");
+    }
+    *config = cache->config;
+    config->num_threads = pkv_workspace_num_threads(cache->workspace);
+    config->isa = pkv_workspace_isa(cache->workspace);
+    config->hooks = (struct pkv_hooks){0};
+    const bool has_reuse = cache_has_reuse(cache);
+    config->num_index_nodes = has_reuse ? prefix_index_num_nodes(cache->reuse.index) : 0;
+    config->max_namespaces = has_reuse ? prefix_index_max_namespaces(cache->reuse.index) : 0;
+    config->fingerprint = NULL;
+    config->fingerprint_bytes = 0;
+    return PKV_OK;
+}
+
+enum pkv_status pkv_cache_view(const pkv_cache *cache, int32_t layer, struct pkv_kv_view *view)
+{
+    if (cache == NULL || view == NULL) {
+        return refuse(PKV_INVALID_ARGUMENT, "%s is NULL", cache == NULL ? "cache" : "view");
+    }
+    if (layer < 0 || layer >= cache->config.num_layers) {
+        return refuse(PKV_INVALID_ARGUMENT, "layer = %d, outside [0, %d)", layer,
+                      cache->config.num_layers);
+    }
+    *view = cache->layers[layer].view;
+    return PKV_OK;
+}
+
+enum pkv_status pkv_cache_usage(pkv_cache *cache, int32_t group, struct pkv_group_usage *usage)
+{
+    if (cache == NULL || usage == NULL) {
+        return refuse(PKV_INVALID_ARGUMENT, "%s is NULL", cache == NULL ? "cache" : "usage");
+    }
+    if (group < 0 || group >= cache->config.num_groups) {
+        return refuse(PKV_INVALID_ARGUMENT, "group = %d, outside [0, %d)", group,
+                      cache->config.num_groups);
+    }
+    const struct group *of = &cache->groups[group];
+    const bool is_paged = group_is_paged(of);
+    const int32_t num_blocks = of->config->num_blocks;
+    cache_lock(cache);
+    const int32_t num_free = is_paged ? block_num_free(&of->blocks) : pkv_slots_num_free(of->slots);
+    *usage = (struct pkv_group_usage){
+        .num_blocks = num_blocks,
+        .free = num_free,
+        .held = num_blocks - num_free,
+        .cached = is_paged ? block_num_cached(&of->blocks) : 0,
+        .pinned = of->blocks.num_pinned,
+    };
+    cache_unlock(cache);
+    return PKV_OK;
+}

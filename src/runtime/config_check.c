@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A configuration is checked field by field against a table of ranges, then as a whole: layers
+ * against their groups, products against size_t. Everything after config_check may rely on it. */
+#include "runtime/config_check.h"
+
+#include <stdio.h>
+
+#include "attn/gqa_constants.h"
+#include "attn/team.h"
+#include "base/dtype.h"
+#include "base/error.h"
+#include "base/hooks.h"
+#include "prefix/prefix_key.h"
+#include "runtime/config.h"
+
+#define MAX_NAMESPACES (1 << 24)
+
+struct bound {
+    const char *field;
+    int64_t value;
+    int64_t low;
+    int64_t high;
+};
+
+static enum pkv_status check_bounds(const char *prefix, const struct bound *bounds, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct bound *bound = &bounds[i];
+        if (bound->value < bound->low || bound->value > bound->high) {
+            return refuse(PKV_INVALID_ARGUMENT, "%s%s = %lld, outside [%lld, %lld]", prefix,
+                          bound->field, (long long)bound->value, (long long)bound->low,
+                          (long long)bound->high);
+        }
+    }
+    return PKV_OK;
+}
+
+static enum pkv_status check_cache_dtype(const char *prefix, const char *field,
+                                         enum pkv_dtype dtype)
+{
+    if (pkv_dtype_bytes(dtype) == 0) {
+        return refuse(PKV_INVALID_ARGUMENT, "%s%s = %d is none", prefix, field, (int)dtype);
+    }
+    return PKV_OK;
+}
+
+static enum pkv_status check_group(const struct pkv_cache_config *config, int32_t g)
+{
+    const struct pkv_group_config *group = &config->groups[g];
+    const bool is_paged = group->storage == PKV_STORAGE_PAGED;
+    char prefix[32];
+    snprintf(prefix, sizeof prefix, "groups[%d].", g);
+    if (group->kind == PKV_GROUP_STATE) {
+        return refuse(PKV_UNSUPPORTED, "%skind: state groups are not built", prefix);
+    }
+    const struct bound bounds[] = {
+        {"kind", group->kind, PKV_GROUP_ATTENTION, PKV_GROUP_ATTENTION},
+        {"storage", group->storage, PKV_STORAGE_PAGED, PKV_STORAGE_CONTINUOUS},
+        {"kv_heads", group->kv_heads, 1, INT32_MAX},
+        {"k_width", group->k_width, 1, INT32_MAX},
+        {"v_width", group->v_width, 0, group->v_in_k ? group->k_width : INT32_MAX},
+        {"block_size", group->block_size, is_paged ? 1 : INT32_MIN, INT32_MAX},
+        {"sliding_window", group->sliding_window, 0, INT64_MAX},
+        {"kept_prefix", group->kept_prefix, 0, INT64_MAX},
+        {"num_blocks", group->num_blocks, is_paged ? 0 : INT32_MIN, INT32_MAX},
+        {"layers that own pages", config_num_owners(config, g), 1, INT32_MAX},
+    };
+    enum pkv_status status = check_bounds(prefix, bounds, sizeof bounds / sizeof bounds[0]);
+    if (status == PKV_OK) {
+        status = check_cache_dtype(prefix, "k_dtype", group->k_dtype);
+    }
+    if (status == PKV_OK && !group->v_in_k) {
+        status = check_cache_dtype(prefix, "v_dtype", group->v_dtype);
+    }
+    return status;
+}
+
+static bool same_floats(const float *a, int32_t a_count, const float *b, int32_t b_count)
+{
+    bool is_same = a_count == b_count && (a == NULL) == (b == NULL);
+    for (int32_t i = 0; is_same && a != NULL && i < a_count; i++) {
+        is_same = a[i] == b[i];
+    }
+    return is_same;
+}
+
+/* Codes mean the same to both. */
+static bool same_scales(const struct pkv_attn_constants *a, const struct pkv_attn_constants *b)
+{
+    return same_floats(a->k_scale, a->k_scale_count, b->k_scale, b->k_scale_count) &&
+           same_floats(a->v_scale, a->v_scale_count, b->v_scale, b->v_scale_count);
+}
+
+static enum pkv_status check_sharing(const struct pkv_cache_config *config, int32_t i)
+{
+    const struct pkv_layer_config *layer = &config->layers[i];
+    if (layer->kv_layer < 0 || layer->kv_layer >= i) {
+        return refuse(PKV_INVALID_ARGUMENT, "layers[%d].kv_layer = %d, outside [0, %d)", i,
+                      layer->kv_layer, i);
+    }
+    const struct pkv_layer_config *owner = &config->layers[layer->kv_layer];
+    if (owner->shares_kv || owner->group != layer->group) {
+        return refuse(PKV_INVALID_ARGUMENT,
+                      "layers[%d].kv_layer = %d, which owns no pages or is of another group", i,
+                      layer->kv_layer);
+    }
+    if (!same_scales(&layer->constants, &owner->constants)) {
+        return refuse(PKV_INVALID_ARGUMENT,
+                      "layers[%d]: its k_scale or v_scale is not that of layer %d, whose pages it "
+                      "reads",
+                      i, layer->kv_layer);
+    }
+    return PKV_OK;
+}
+
+static enum pkv_status check_layer(const struct pkv_cache_config *config, int32_t i)
+{
+    const struct pkv_layer_config *layer = &config->layers[i];
+    char prefix[32];
+    snprintf(prefix, sizeof prefix, "layers[%d].", i);
+    const struct bound bounds[] = {
+        {"group", layer->group, 0, config->num_groups - 1},
+        {"num_heads", layer->num_heads, 1, INT32_MAX},
+    };
+    const enum pkv_status status = check_bounds(prefix, bounds, sizeof bounds / sizeof bounds[0]);
+    if (status != PKV_OK) {
+        return status;
+    }
+    const struct pkv_group_config *group = &config->groups[layer->group];
+    if (layer->num_heads % group->kv_heads != 0) {
+        return refuse(PKV_INVALID_ARGUMENT, "%snum_heads = %d, no multiple of kv_heads = %d",
+                      prefix, layer->num_heads, group->kv_heads);
+    }
+    const struct gqa_constants_geometry geometry = {
+        .num_heads = layer->num_heads,
+        .kv_heads = group->kv_heads,
+        .k_width = group->k_width,
+        .v_width = group->v_width != 0 ? group->v_width : group->k_width,
+        .v_in_k = group->v_in_k,
+        .k_dtype = group->k_dtype,
+        .v_dtype = group->v_dtype,
+    };
+    const enum pkv_status sharing = layer->shares_kv ? check_sharing(config, i) : PKV_OK;
+    return sharing != PKV_OK ? sharing : gqa_constants_check(&layer->constants, &geometry, prefix);
+}
+
+/* One key names a block in every group, so all must cut a prompt at the same places. */
+static enum pkv_status check_prefix_cache(const struct pkv_cache_config *config)
+{
+    if (!config->prefix_cache) {
+        return PKV_OK;
+    }
+    if (config->fingerprint == NULL && config->fingerprint_bytes > 0) {
+        return refuse(PKV_INVALID_ARGUMENT, "fingerprint is NULL, fingerprint_bytes = %d",
+                      config->fingerprint_bytes);
+    }
+    if (config->num_groups > CONFIG_MAX_PREFIX_GROUPS) {
+        return refuse(PKV_UNSUPPORTED, "num_groups = %d: with prefix_cache at most %d",
+                      config->num_groups, CONFIG_MAX_PREFIX_GROUPS);
+    }
+    for (int32_t g = 0; g < config->num_groups; g++) {
+        if (config->groups[g].storage != PKV_STORAGE_PAGED ||
+            config->groups[g].block_size != config->groups[0].block_size) {
+            return refuse(PKV_UNSUPPORTED,
+                          "groups[%d]: with prefix_cache all groups are paged and have one "
+                          "block_size",
+                          g);
+        }
+    }
+    return PKV_OK;
+}
+
+static enum pkv_status check_whole(const struct pkv_cache_config *config)
+{
+    const struct bound bounds[] = {
+        {"num_groups", config->num_groups, 1, INT32_MAX},
+        {"num_layers", config->num_layers, 1, INT32_MAX},
+        {"max_seqs", config->max_seqs, 1, CONFIG_MAX_SEQS},
+        {"max_seq_len", config->max_seq_len, 1, INT32_MAX},
+        {"max_step_rows", config->max_step_rows, 0, INT32_MAX},
+        {"max_step_tokens", config->max_step_tokens, 1, INT32_MAX},
+        {"num_threads", config->num_threads, 0, MAX_THREADS},
+        {"isa", config->isa, PKV_ISA_BEST, PKV_NUM_ISAS - 1},
+        {"watermark_blocks", config->watermark_blocks, 0, INT32_MAX},
+        {"num_index_nodes", config->num_index_nodes, 0, INT32_MAX},
+        {"max_namespaces", config->max_namespaces, 0, MAX_NAMESPACES},
+        {"max_pinned_blocks", config->max_pinned_blocks, 0, CONFIG_MAX_SEQS},
+        {"num_events", config->num_events, 0, INT32_MAX},
+        {"fingerprint_bytes", config->fingerprint_bytes, 0, INT32_MAX},
+        {"masked_hash_bits", config->masked_hash_bits, 0, PREFIX_KEY_BITS},
+    };
+    const enum pkv_status status = check_bounds("", bounds, sizeof bounds / sizeof bounds[0]);
+    if (status != PKV_OK) {
+        return status;
+    }
+    if (config->groups == NULL || config->layers == NULL) {
+        return refuse(PKV_INVALID_ARGUMENT, "%s is NULL",
+                      config->groups == NULL ? "groups" : "layers");
+    }
+    if (!dtype_is_float(config->dtype)) {
+        return refuse(PKV_INVALID_ARGUMENT, "dtype = %d: activations are f32, f16 or bf16",
+                      (int)config->dtype);
+    }
+    if (config->poison_freed && config->zero_freed) {
+        return refuse(PKV_INVALID_ARGUMENT, "poison_freed and zero_freed exclude each other");
+    }
+    struct pkv_hooks hooks;
+    return hooks_copy(&config->hooks, &hooks);
+}
+
+enum pkv_status config_check(const struct pkv_cache_config *config)
+{
+    if (config == NULL) {
+        return refuse(PKV_INVALID_ARGUMENT, "config is NULL");
+    }
+    if (config->size != sizeof *config) {
+        return refuse(PKV_INVALID_ARGUMENT, "config->size = %zu, not %zu", config->size,
+                      sizeof *config);
+    }
+    enum pkv_status status = check_whole(config);
+    for (int32_t g = 0; status == PKV_OK && g < config->num_groups; g++) {
+        status = check_group(config, g);
+    }
+    for (int32_t i = 0; status == PKV_OK && i < config->num_layers; i++) {
+        status = check_layer(config, i);
+    }
+    return status == PKV_OK ? check_prefix_cache(config) : status;
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * config_check.h: the one place that judges a configuration. Takes no memory. O(groups * layers).
+ */
+#ifndef PKV_RUNTIME_CONFIG_CHECK_H
+#define PKV_RUNTIME_CONFIG_CHECK_H
+
+#include "pagedkv/cache.h"
+
+/* Refuses what a cache may not be, naming the field. PKV_INVALID_ARGUMENT, PKV_UNSUPPORTED. */
+enum pkv_status config_check(const struct pkv_cache_config *config);
+
+#endif

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The fingerprint is a chain of hashes: the format's name, then a record of each group, of each
+ * layer and of the caller's own bytes, each hashed together with the key before it. */
+#include "runtime/fingerprint.h"
+
+#include "base/little_endian.h"
+#include "prefix/prefix_hash.h"
+
+#define FINGERPRINT_WORDS 12
+
+/* What a key depends on beside the caller's fingerprint: the format itself, and all that decides
+ * what the bytes of a block mean. */
+struct fingerprint_words {
+    uint64_t words[FINGERPRINT_WORDS - 2];
+};
+
+/* Words are little-endian, so that machines agree. */
+static struct prefix_key chain(struct prefix_key before, const struct fingerprint_words *of)
+{
+    unsigned char bytes[8 * FINGERPRINT_WORDS];
+    unsigned char *to = put_u64(put_u64(bytes, before.low), before.high);
+    for (size_t i = 0; i < FINGERPRINT_WORDS - 2; i++) {
+        to = put_u64(to, of->words[i]);
+    }
+    return prefix_hash_bytes(bytes, sizeof bytes);
+}
+
+static struct fingerprint_words group_words(const struct pkv_group_config *group)
+{
+    const int32_t v_width = group->v_width != 0 ? group->v_width : group->k_width;
+    return (struct fingerprint_words){
+        .words = {(uint64_t)group->kv_heads, (uint64_t)group->k_width, (uint64_t)v_width,
+                  group->v_in_k, (uint64_t)group->k_dtype,
+                  (uint64_t)(group->v_in_k ? group->k_dtype : group->v_dtype),
+                  (uint64_t)group->block_size, (uint64_t)group->sliding_window,
+                  (uint64_t)group->kept_prefix}};
+}
+
+struct prefix_key fingerprint_of(const struct pkv_cache_config *config)
+{
+    static const char format[] = "pagedkv block 1";
+    struct prefix_key key = prefix_hash_bytes(format, sizeof format);
+    for (int32_t g = 0; g < config->num_groups; g++) {
+        const struct fingerprint_words words = group_words(&config->groups[g]);
+        key = chain(key, &words);
+    }
+    for (int32_t i = 0; i < config->num_layers; i++) {
+        const struct pkv_layer_config *layer = &config->layers[i];
+        const struct fingerprint_words words = {
+            .words = {(uint64_t)layer->group, layer->shares_kv, (uint64_t)config->dtype}};
+        key = chain(key, &words);
+    }
+    if (config->fingerprint_bytes > 0) {
+        const struct prefix_key own =
+            prefix_hash_bytes(config->fingerprint, (size_t)config->fingerprint_bytes);
+        const struct fingerprint_words words = {
+            .words = {(uint64_t)config->fingerprint_bytes, own.low, own.high}};
+        key = chain(key, &words);
+    }
+    return key;
+}

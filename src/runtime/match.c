@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The index finds the run; how much of it each group still has, of what a query there sees, limits
+ * it. Pending tokens are those of running sequences, compared token by token: they have no keys
+ * yet. */
+#include "runtime/match.h"
+
+#include "base/minmax.h"
+#include "prefix/prefix_flush.h"
+
+int32_t match_max_blocks(const pkv_cache *cache, const struct pkv_prompt *prompt,
+                         int32_t max_cached)
+{
+    if (!cache_has_reuse(cache)) {
+        return 0;
+    }
+    const int32_t max_tokens = max_i32(min_i32(prompt->num_tokens - 1, max_cached), 0);
+    return min_i32(max_tokens, cache->config.max_seq_len) / cache->reuse.block_size;
+}
+
+/* What each group's queries see, for sequences like `model`. */
+static const struct prefix_window *windows_of(pkv_cache *cache, const struct seq *model)
+{
+    struct prefix_window *windows = cache->reuse.windows;
+    for (int32_t g = 0; g < cache->config.num_groups; g++) {
+        const int64_t window = cache->groups[g].config->sliding_window;
+        windows[g] = (struct prefix_window){
+            .window = window > 0 ? window + model->max_rewind : 0,
+            .kept_prefix = group_kept_prefix(&cache->groups[g], model),
+        };
+    }
+    return windows;
+}
+
+int32_t match_run(pkv_cache *cache, const struct seq *model, const struct pkv_prompt *prompt,
+                  int32_t max_blocks)
+{
+    struct reuse *reuse = &cache->reuse;
+    if (max_blocks == 0) {
+        return 0;
+    }
+    const int32_t count = prefix_index_match(reuse->index, &model->reuse.scope, prompt->token_ids,
+                                             prompt->token_extra, max_blocks, reuse->matched);
+    return prefix_index_resident(reuse->index, reuse->matched, count, windows_of(cache, model));
+}
+
+/* Block i of a prompt, or of a sequence's tokens. */
+static struct pkv_prompt block_of(const struct pkv_prompt *prompt, int32_t i, int32_t block_size)
+{
+    const size_t first = (size_t)i * (size_t)block_size;
+    return (struct pkv_prompt){
+        .size = sizeof *prompt,
+        .token_ids = prompt->token_ids + first,
+        .token_extra = prompt->token_extra != NULL ? prompt->token_extra + first : NULL,
+        .num_tokens = block_size,
+    };
+}
+
+/* Leading blocks of a prompt that a live sequence has, or will have, in the same namespaces. */
+static int32_t shared_blocks(const pkv_cache *cache, const struct seq *model,
+                             const struct pkv_prompt *prompt, int32_t seq, int32_t max_blocks)
+{
+    const int32_t block_size = cache->reuse.block_size;
+    const struct seq *other = &cache->seqs.at[seq];
+    const struct pkv_prompt known =
+        seq_tokens_at(&cache->reuse.tokens, seq, &other->tokens, 0, other->tokens.num_known);
+    const int32_t limit = min_i32(max_blocks, known.num_tokens / block_size);
+    int32_t count = 0;
+    while (count < limit) {
+        const int32_t namespace_id = prefix_scope_at(&model->reuse.scope, count);
+        const struct pkv_prompt own = block_of(prompt, count, block_size);
+        const struct pkv_prompt others = block_of(&known, count, block_size);
+        if (namespace_id == PREFIX_NONE ||
+            namespace_id != prefix_scope_at(&other->reuse.scope, count) ||
+            !prefix_index_is_current(cache->reuse.index, namespace_id, other->reuse.epoch) ||
+            !seq_tokens_equal(&own, &others, block_size)) {
+            break;
+        }
+        count++;
+    }
+    return count;
+}
+
+int32_t match_pending(const pkv_cache *cache, const struct seq *model,
+                      const struct pkv_prompt *prompt, int32_t num_cached, int32_t max_cached)
+{
+    int32_t longest = 0;
+    const int32_t max_blocks = match_max_blocks(cache, prompt, max_cached);
+    for (int32_t i = 0; max_blocks > 0 && i < cache->seqs.capacity; i++) {
+        const struct seq *seq = &cache->seqs.at[i];
+        if (seq->state != SEQ_LIVE || seq->reuse.no_publish) {
+            continue;
+        }
+        const int32_t shared = shared_blocks(cache, model, prompt, i, max_blocks);
+        if (shared > seq->reuse.num_published) {
+            longest = max_i32(longest, shared);
+        }
+    }
+    return max_i32(longest * cache->reuse.block_size - num_cached, 0);
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * match.h: the cached run that a prompt begins with. Without the prefix cache nothing is ever
+ * found. The mutex is held. O(tokens of the prompt). */
+#ifndef PKV_RUNTIME_MATCH_H
+#define PKV_RUNTIME_MATCH_H
+
+#include "runtime/cache.h"
+
+/* Whole blocks of a prompt that may be adopted: at most max_cached tokens, and never its last one,
+ * which has to be computed. */
+int32_t match_max_blocks(const pkv_cache *cache, const struct pkv_prompt *prompt,
+                         int32_t max_cached);
+
+/* The longest run of at most max_blocks leading blocks that a sequence like `model` can go on from:
+ * their nodes are in reuse.matched until the next match. */
+int32_t match_run(pkv_cache *cache, const struct seq *model, const struct pkv_prompt *prompt,
+                  int32_t max_blocks);
+
+/* Tokens past num_cached, of those that the prompt could adopt, that a live sequence is to publish.
+ * O(sequences) more. */
+int32_t match_pending(const pkv_cache *cache, const struct seq *model,
+                      const struct pkv_prompt *prompt, int32_t num_cached, int32_t max_cached);
+
+#endif

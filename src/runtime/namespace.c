@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A sequence with a kept prefix of its own computes other keys and values than its group's others
+ * as soon as a window hides tokens from them; so that kept prefix is one more namespace field, of a
+ * tag that no caller can pass. */
+#include "runtime/namespace.h"
+
+#include "base/error.h"
+#include "base/little_endian.h"
+#include "prefix/prefix_flush.h"
+
+/* No caller's: those begin at 1. */
+#define KEPT_PREFIX_TAG 0
+
+static enum pkv_status check_field(const struct pkv_namespace_field *field, int32_t index)
+{
+    if (field->tag < 1 || field->begins_at < 0 || field->length < 0 ||
+        field->length > PKV_MAX_NAMESPACE_BYTES || (field->bytes == NULL && field->length > 0)) {
+        return refuse(PKV_INVALID_ARGUMENT,
+                      "namespace field %d: tag %d, length %d, begins_at %d, bytes %s", index,
+                      field->tag, field->length, field->begins_at,
+                      field->bytes == NULL ? "NULL" : "given");
+    }
+    return PKV_OK;
+}
+
+enum pkv_status namespace_check(const struct pkv_namespace_field *fields, int32_t num_fields,
+                                struct namespace_fields *checked)
+{
+    if (num_fields < 0 || num_fields > PKV_MAX_NAMESPACE_FIELDS ||
+        (fields == NULL && num_fields > 0)) {
+        return refuse(PKV_INVALID_ARGUMENT, "num_namespace_fields = %d, fields %s", num_fields,
+                      fields == NULL ? "NULL" : "given");
+    }
+    for (int32_t i = 0; i < num_fields; i++) {
+        const enum pkv_status status = check_field(&fields[i], i);
+        if (status != PKV_OK) {
+            return status;
+        }
+        checked->at[i] = fields[i];
+    }
+    checked->count = num_fields;
+    return PKV_OK;
+}
+
+enum pkv_status namespace_check_one(const pkv_cache *cache, const struct pkv_namespace_field *field)
+{
+    const enum pkv_status status = cache_check_reuse(cache);
+    if (status != PKV_OK) {
+        return status;
+    }
+    return field != NULL ? check_field(field, 0) : refuse(PKV_INVALID_ARGUMENT, "field is NULL");
+}
+
+/* In some group with a window the sequence keeps another prefix than the group's. */
+static bool has_own_kept_prefix(const pkv_cache *cache, const struct seq *model)
+{
+    for (int32_t g = 0; model->kept_prefix >= 0 && g < cache->config.num_groups; g++) {
+        const struct pkv_group_config *group = cache->groups[g].config;
+        if (group->sliding_window > 0 && model->kept_prefix != group->kept_prefix) {
+            return true;
+        }
+    }
+    return false;
+}
+
+enum pkv_status namespace_add_kept_prefix(const pkv_cache *cache, const struct seq *model,
+                                          struct namespace_fields *fields)
+{
+    if (!cache_has_reuse(cache) || !has_own_kept_prefix(cache, model)) {
+        return PKV_OK;
+    }
+    if (fields->count == PKV_MAX_NAMESPACE_FIELDS) {
+        return refuse(PKV_INVALID_ARGUMENT,
+                      "a kept_prefix of its own takes one of the %d namespace fields",
+                      PKV_MAX_NAMESPACE_FIELDS);
+    }
+    (void)put_u32(fields->kept_bytes, (uint32_t)model->kept_prefix);
+    fields->at[fields->count++] = (struct pkv_namespace_field){
+        .tag = KEPT_PREFIX_TAG, .length = sizeof fields->kept_bytes, .bytes = fields->kept_bytes};
+    return PKV_OK;
+}
+
+enum pkv_status namespace_join(pkv_cache *cache, const struct namespace_fields *fields,
+                               struct seq *model)
+{
+    struct prefix_index *index = cache->reuse.index;
+    if (!cache_has_reuse(cache)) {
+        return PKV_OK;
+    }
+    model->reuse.epoch = prefix_index_epoch(index);
+    return prefix_scope_open(index, fields->at, fields->count, &model->reuse.scope);
+}
+
+void namespace_leave(pkv_cache *cache, struct seq *seq)
+{
+    if (cache_has_reuse(cache)) {
+        prefix_index_release(cache->reuse.index, seq->reuse.newest);
+        prefix_scope_close(cache->reuse.index, &seq->reuse.scope);
+        seq->reuse = (struct seq_reuse){.newest = PREFIX_ROOT};
+    }
+}
+
+enum pkv_status namespace_look_up(pkv_cache *cache, const struct namespace_fields *fields,
+                                  struct seq *model)
+{
+    return cache_has_reuse(cache) ? prefix_scope_find(cache->reuse.index, fields->at, fields->count,
+                                                      &model->reuse.scope)
+                                  : PKV_OK;
+}

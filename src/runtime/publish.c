@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A sequence holds its newest node, under which its next full block goes. The chain of nodes above
+ * that one is what it published or adopted, so a sequence that is cut walks up the chain.
+ *
+ * Commit publishes block by block: the index finds or makes the node; a node that has no block in a
+ * group gets the sequence's own; one that has another is the same content computed twice, and the
+ * table is rewritten to that block before the sequence's own is dropped. */
+#include "runtime/publish.h"
+
+#include "base/minmax.h"
+#include "prefix/prefix_blocks.h"
+#include "prefix/prefix_publish.h"
+
+/* The sequence's newest node is `node`, the last of num_published. */
+static void move_newest(struct prefix_index *index, struct seq_reuse *reuse, struct prefix_ref node,
+                        int32_t num_published)
+{
+    prefix_index_hold(index, node);
+    prefix_index_release(index, reuse->newest);
+    reuse->newest = node;
+    reuse->num_published = num_published;
+}
+
+static void adopt_in_group(const struct prefix_index *index, const struct prefix_ref *nodes,
+                           struct group *group, int32_t seq, int32_t num_blocks)
+{
+    const struct seq_table *table = &group->tables.at[seq];
+    int32_t *entries = seq_table_entries(&group->tables, seq);
+    for (int32_t i = 0; i < num_blocks; i++) {
+        if (seq_table_maps(table, i)) {
+            entries[i] = prefix_index_block(index, nodes[i], group->index);
+            block_adopt(&group->blocks, entries[i]);
+        }
+    }
+}
+
+void publish_adopt(pkv_cache *cache, int32_t seq, int32_t num_blocks)
+{
+    struct prefix_index *index = cache->reuse.index;
+    const struct prefix_ref *nodes = cache->reuse.matched;
+    struct seq_reuse *reuse = &cache->seqs.at[seq].reuse;
+    if (num_blocks == 0) {
+        return;
+    }
+    for (int32_t g = 0; g < cache->config.num_groups; g++) {
+        adopt_in_group(index, nodes, &cache->groups[g], seq, num_blocks);
+    }
+    move_newest(index, reuse, nodes[num_blocks - 1], num_blocks);
+    reuse->num_tried = num_blocks;
+    if (!reuse->no_publish) {
+        prefix_index_raise(index, reuse->newest, reuse->priority);
+    }
+    cache->seqs.at[seq].length = num_blocks * cache->reuse.block_size;
+}
+
+/* Entry i of one table, and the node of its content, become one. */
+static void publish_entry(pkv_cache *cache, struct group *group, int32_t seq, int32_t i,
+                          struct prefix_ref node)
+{
+    struct prefix_index *index = cache->reuse.index;
+    int32_t *entry = &seq_table_entries(&group->tables, seq)[i];
+    const int32_t own = *entry;
+    if (own == NO_BLOCK || prefix_index_node_of(index, group->index, own).index != PREFIX_NONE) {
+        return; /* out of the window; or published by a sequence that shares it */
+    }
+    const int32_t canonical = prefix_index_attach(index, node, group->index, own);
+    if (canonical == own) {
+        block_freeze(&group->blocks, own);
+        cache->counters.stored_blocks++;
+    } else if (canonical != NO_BLOCK) {
+        block_adopt(&group->blocks, canonical);
+        *entry = canonical;
+        block_drop(&group->blocks, own, seq);
+        cache->counters.deduplicated_blocks++;
+    }
+}
+
+/* Publishes the block after the newest; false when the index does not take it now. */
+static bool publish_next(pkv_cache *cache, int32_t seq)
+{
+    struct seq_reuse *reuse = &cache->seqs.at[seq].reuse;
+    const int32_t i = reuse->num_published;
+    const int32_t block_size = cache->reuse.block_size;
+    const struct pkv_prompt tokens = seq_tokens_at(
+        &cache->reuse.tokens, seq, &cache->seqs.at[seq].tokens, i * block_size, block_size);
+    struct prefix_ref node;
+    const enum prefix_insert result = prefix_index_insert(
+        cache->reuse.index, reuse->newest, prefix_scope_at(&reuse->scope, i), reuse->epoch,
+        tokens.token_ids, tokens.token_extra, reuse->priority, &node);
+    if (result != PREFIX_NEW && result != PREFIX_FOUND) {
+        return false;
+    }
+    for (int32_t g = 0; g < cache->config.num_groups; g++) {
+        publish_entry(cache, &cache->groups[g], seq, i, node);
+    }
+    prefix_index_release(cache->reuse.index, reuse->newest);
+    reuse->newest = node; /* insert holds it */
+    reuse->num_published = i + 1;
+    return true;
+}
+
+void publish_full_blocks(pkv_cache *cache, int32_t seq)
+{
+    const struct seq *of = &cache->seqs.at[seq];
+    struct seq_reuse *reuse = &cache->seqs.at[seq].reuse;
+    if (!cache_has_reuse(cache) || reuse->no_publish) {
+        return;
+    }
+    const int32_t limit = max_i32(of->length - of->max_rewind, 0) / cache->reuse.block_size;
+    /* A block that could not be published is tried again when the next one is full. */
+    if (limit <= reuse->num_tried) {
+        return;
+    }
+    while (reuse->num_published < limit && publish_next(cache, seq)) {
+    }
+    cache->counters.unpublished_blocks +=
+        (uint64_t)(limit - max_i32(reuse->num_tried, reuse->num_published));
+    reuse->num_tried = limit;
+}
+
+/* The ancestor of a sequence's newest node that ends num_blocks blocks. A node whose ancestors were
+ * flushed leads to the root; nothing is published under it, for its epoch is over. */
+static struct prefix_ref ancestor(const struct prefix_index *index, const struct seq_reuse *reuse,
+                                  int32_t num_blocks)
+{
+    struct prefix_ref node = reuse->newest;
+    for (int32_t depth = reuse->num_published; depth > num_blocks; depth--) {
+        const struct prefix_node *of = prefix_index_node(index, node);
+        node = of != NULL ? of->parent : PREFIX_ROOT;
+    }
+    return node;
+}
+
+void publish_cut(pkv_cache *cache, int32_t seq, int32_t length)
+{
+    struct prefix_index *index = cache->reuse.index;
+    struct seq_reuse *reuse = &cache->seqs.at[seq].reuse;
+    if (!cache_has_reuse(cache)) {
+        return;
+    }
+    const int32_t num_blocks = length / cache->reuse.block_size;
+    if (num_blocks < reuse->num_published) {
+        move_newest(index, reuse, ancestor(index, reuse, num_blocks), num_blocks);
+    }
+    reuse->num_tried = min_i32(reuse->num_tried, num_blocks);
+    seq_tokens_cut(&cache->seqs.at[seq].tokens, length);
+}
+
+void publish_fork(pkv_cache *cache, int32_t parent, int32_t child, int32_t at)
+{
+    struct prefix_index *index = cache->reuse.index;
+    const struct seq *from = &cache->seqs.at[parent];
+    struct seq *to = &cache->seqs.at[child];
+    if (!cache_has_reuse(cache)) {
+        return;
+    }
+    seq_tokens_fork(&cache->reuse.tokens, parent, &from->tokens, child, &to->tokens, at);
+    const int32_t num_blocks = min_i32(from->reuse.num_published, at / cache->reuse.block_size);
+    move_newest(index, &to->reuse, ancestor(index, &from->reuse, num_blocks), num_blocks);
+    to->reuse.num_tried = num_blocks;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * publish.h: a sequence and the prefix index: its full blocks become nodes, nodes that a prompt
+ * matched become its blocks. Without the prefix cache every call does nothing. The mutex is held.
+ * O(blocks that change). */
+#ifndef PKV_RUNTIME_PUBLISH_H
+#define PKV_RUNTIME_PUBLISH_H
+
+#include "runtime/cache.h"
+
+/* The empty sequence `seq` holds the first num_blocks blocks that were matched. Its tables must be
+ * those of seq_table_adopted. */
+void publish_adopt(pkv_cache *cache, int32_t seq, int32_t num_blocks);
+
+/* Publishes what became full. Where the node has an equal block already, that one replaces the
+ * sequence's own. */
+void publish_full_blocks(pkv_cache *cache, int32_t seq);
+
+/* The sequence was cut to `length`. */
+void publish_cut(pkv_cache *cache, int32_t seq, int32_t length);
+
+/* A fresh child has recorded and published what its parent has of the first `at` tokens. */
+void publish_fork(pkv_cache *cache, int32_t parent, int32_t child, int32_t at);
+
+#endif

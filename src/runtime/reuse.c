@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Sizes come from the very same configuration that the build uses. */
+#include "runtime/reuse.h"
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "runtime/fingerprint.h"
+
+static struct prefix_config index_config(const struct pkv_cache_config *config)
+{
+    return (struct prefix_config){
+        .block_size = config->groups[0].block_size,
+        .num_groups = config->num_groups,
+        .num_nodes = config->num_index_nodes,
+        .max_namespaces = config->max_namespaces,
+        .masked_key_bits = config->masked_hash_bits,
+    };
+}
+
+/* With fewer nodes than blocks, an index full of old nodes would keep new ones out until the pools
+ * fill up. */
+static enum pkv_status check_num_nodes(const struct pkv_cache_config *config,
+                                       const int32_t *num_blocks)
+{
+    int64_t all_blocks = 0;
+    for (int32_t g = 0; g < config->num_groups; g++) {
+        all_blocks += num_blocks[g];
+    }
+    if (config->num_index_nodes != 0 && config->num_index_nodes < all_blocks) {
+        return refuse(PKV_INVALID_ARGUMENT, "num_index_nodes = %d, below the %lld blocks there are",
+                      config->num_index_nodes, (long long)all_blocks);
+    }
+    return PKV_OK;
+}
+
+enum pkv_status reuse_add_sizes(const struct pkv_cache_config *config, const int32_t *num_blocks,
+                                struct pkv_cache_sizes *sizes)
+{
+    struct prefix_sizes index;
+    const struct prefix_config of = index_config(config);
+    enum pkv_status status = check_num_nodes(config, num_blocks);
+    if (status == PKV_OK) {
+        status = prefix_index_size(&of, num_blocks, &index);
+    }
+    if (status != PKV_OK) {
+        return status;
+    }
+    size_t mapped = 0;
+    const bool fits =
+        seq_tokens_size(config->max_seqs, config->max_seq_len, &mapped) &&
+        checked_add(mapped, index.mapped_bytes, &mapped) &&
+        checked_add(sizes->table_bytes, mapped, &sizes->table_bytes) &&
+        checked_add(sizes->metadata_bytes, index.metadata_bytes, &sizes->metadata_bytes);
+    return fits ? PKV_OK : refuse(PKV_INVALID_ARGUMENT, "the prefix cache overflows size_t");
+}
+
+void reuse_carve(const struct pkv_cache_config *config, struct reuse *reuse, struct carver *carver)
+{
+    const int32_t max_blocks =
+        config_blocks_of_cells(config->max_seq_len, config->groups[0].block_size);
+    const size_t num_groups = (size_t)config->num_groups;
+    reuse->matched = carve(carver, (size_t)max_blocks, sizeof *reuse->matched);
+    reuse->windows = carve(carver, num_groups, sizeof *reuse->windows);
+}
+
+enum pkv_status reuse_build(struct reuse *reuse, const struct pkv_cache_config *config,
+                            const struct group *groups, uint64_t seed, struct events *events,
+                            struct mem *mem)
+{
+    pkv_pool *pools[CONFIG_MAX_PREFIX_GROUPS];
+    for (int32_t g = 0; g < config->num_groups; g++) {
+        pools[g] = groups[g].blocks.pool;
+    }
+    struct prefix_config of = index_config(config);
+    of.pools = pools;
+    of.fingerprint = fingerprint_of(config);
+    of.seed = seed;
+    of.observer = events_observe;
+    of.observer_context = events;
+    const size_t before = mem->bytes_used + mem->bytes_mapped;
+    enum pkv_status status =
+        seq_tokens_map(&reuse->tokens, config->max_seqs, config->max_seq_len, &mem->routed);
+    if (status == PKV_OK) {
+        status = prefix_index_create(&of, &mem->routed, &reuse->index);
+    }
+    reuse->block_size = of.block_size;
+    reuse->index_bytes = mem->bytes_used + mem->bytes_mapped - before;
+    return status;
+}
+
+void reuse_free(struct reuse *reuse, const struct pkv_hooks *hooks)
+{
+    prefix_index_destroy(reuse->index);
+    seq_tokens_unmap(&reuse->tokens, hooks);
+}

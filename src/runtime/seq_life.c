@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A sequence of the open step cannot be released, because attention still reads its blocks: it is
+ * stale from destroy on, and its record is SEQ_DYING until the step ends. */
+#include "runtime/seq_life.h"
+
+#include "base/error.h"
+#include "runtime/handle.h"
+#include "runtime/namespace.h"
+#include "runtime/quota.h"
+
+enum pkv_status seq_life_check_room(const pkv_cache *cache, int32_t count)
+{
+    if (cache->is_closed) {
+        return refuse(PKV_BUSY, "the cache is closed");
+    }
+    if (cache->seqs.num_free < count) {
+        return refuse(PKV_NO_BLOCKS, "%d sequences wanted, %d of max_seqs = %d are left", count,
+                      cache->seqs.num_free, cache->config.max_seqs);
+    }
+    return PKV_OK;
+}
+
+int32_t seq_life_claim(pkv_cache *cache, const struct seq *model)
+{
+    const int32_t index = sequence_claim(&cache->seqs, model);
+    for (int32_t g = 0; g < cache->config.num_groups; g++) {
+        struct group *group = &cache->groups[g];
+        if (group_is_paged(group)) {
+            seq_table_reset(&group->tables, index,
+                            group_kept_prefix(group, &cache->seqs.at[index]));
+        } else {
+            group_claim_slot(group, index);
+        }
+    }
+    return index;
+}
+
+void seq_life_release(pkv_cache *cache, int32_t index)
+{
+    for (int32_t g = 0; g < cache->config.num_groups; g++) {
+        struct group *group = &cache->groups[g];
+        if (group_is_paged(group)) {
+            seq_table_shrink(&group->tables, index, 0);
+        } else {
+            group_release_slot(group, index);
+        }
+    }
+    quota_settle(cache, index);
+    namespace_leave(cache, &cache->seqs.at[index]);
+    sequence_release(&cache->seqs, index);
+}
+
+void seq_life_destroy(pkv_cache *cache, int32_t index)
+{
+    struct seq *seq = &cache->seqs.at[index];
+    seq->generation = handle_next_generation(seq->generation);
+    if (seq->in_step) {
+        seq->state = SEQ_DYING;
+    } else {
+        seq_life_release(cache, index);
+    }
+}

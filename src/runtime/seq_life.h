@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * seq_life.h: a sequence is claimed, destroyed and released together with all that it holds: its
+ * tables or slots in every group, its namespaces, its charge to quotas. The mutex is held. */
+#ifndef PKV_RUNTIME_SEQ_LIFE_H
+#define PKV_RUNTIME_SEQ_LIFE_H
+
+#include "runtime/cache.h"
+
+/* Room for `count` sequences more: PKV_BUSY on a closed cache, PKV_NO_BLOCKS. */
+enum pkv_status seq_life_check_room(const pkv_cache *cache, int32_t count);
+
+/* An empty sequence with the options of `model`, which passes its namespaces on; its index. There
+ * must be room. O(groups * max_blocks). */
+int32_t seq_life_claim(pkv_cache *cache, const struct seq *model);
+
+/* Destroys a live sequence: at once, or, when it is in the open step, as soon as that ends. */
+void seq_life_destroy(pkv_cache *cache, int32_t index);
+
+/* Releases everything that a destroyed sequence holds, and its index. O(blocks). */
+void seq_life_release(pkv_cache *cache, int32_t index);
+
+#endif

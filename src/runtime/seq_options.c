@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Options become a model: a sequence record that is in no list and holds nothing, with the options
+ * as members. What a call does for "a sequence with these options" it does for the model. */
+#include "runtime/seq_options.h"
+
+#include "base/error.h"
+
+static enum pkv_status check_ranges(const struct pkv_seq_options *options, int32_t max_seq_len)
+{
+    if (options->size != sizeof *options) {
+        return refuse(PKV_INVALID_ARGUMENT, "options->size = %zu, not %zu", options->size,
+                      sizeof *options);
+    }
+    if (options->max_rewind < 0 || options->max_rewind > max_seq_len) {
+        return refuse(PKV_INVALID_ARGUMENT, "max_rewind = %d, outside [0, %d]", options->max_rewind,
+                      max_seq_len);
+    }
+    if (options->kept_prefix != NULL && *options->kept_prefix < 0) {
+        return refuse(PKV_INVALID_ARGUMENT, "kept_prefix = %lld, below 0",
+                      (long long)*options->kept_prefix);
+    }
+    if (options->priority < 0 || options->priority >= PKV_NUM_PRIORITIES) {
+        return refuse(PKV_INVALID_ARGUMENT, "priority = %d, outside [0, %d)", options->priority,
+                      PKV_NUM_PRIORITIES);
+    }
+    return PKV_OK;
+}
+
+enum pkv_status seq_options_check(const pkv_cache *cache, const struct pkv_seq_options *options,
+                                  struct seq *model, struct namespace_fields *fields)
+{
+    const int32_t max_seq_len = cache->config.max_seq_len;
+    *model = (struct seq){.kept_prefix = -1, .reuse.newest = PREFIX_ROOT};
+    fields->count = 0;
+    if (options == NULL) {
+        return PKV_OK;
+    }
+    enum pkv_status status = check_ranges(options, max_seq_len);
+    if (status != PKV_OK) {
+        return status;
+    }
+    model->tag = options->tag;
+    model->max_rewind = options->max_rewind;
+    model->reuse.priority = options->priority;
+    model->reuse.no_publish = options->no_publish;
+    if (options->kept_prefix != NULL) {
+        const int64_t kept = *options->kept_prefix;
+        model->kept_prefix = kept < max_seq_len ? (int32_t)kept : max_seq_len;
+    }
+    status = namespace_check(options->namespace_fields, options->num_namespace_fields, fields);
+    return status == PKV_OK ? namespace_add_kept_prefix(cache, model, fields) : status;
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * seq_options.h: the options of a sequence, as create, probe and pin take them. O(groups). */
+#ifndef PKV_RUNTIME_SEQ_OPTIONS_H
+#define PKV_RUNTIME_SEQ_OPTIONS_H
+
+#include "runtime/namespace.h"
+
+/* A caller's options (NULL = none) as those of *model, and its namespace fields. Needs no mutex.
+ * PKV_INVALID_ARGUMENT. */
+enum pkv_status seq_options_check(const pkv_cache *cache, const struct pkv_seq_options *options,
+                                  struct seq *model, struct namespace_fields *fields);
+
+#endif

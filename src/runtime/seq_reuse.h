@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * seq_reuse.h: what a sequence has published to the prefix index, or adopted from it, and as whom.
+ * All zero without the prefix cache. */
+#ifndef PKV_RUNTIME_SEQ_REUSE_H
+#define PKV_RUNTIME_SEQ_REUSE_H
+
+#include "prefix/prefix_scope.h"
+
+/* The leading num_published blocks of the sequence have nodes: `newest`, which it holds (the root
+ * for none), and its ancestors.
+ *
+ *   num_published <= num_tried <= what was full and max_rewind behind at the last commit */
+struct seq_reuse {
+    struct prefix_scope scope; /* its namespaces */
+    struct prefix_ref newest;
+    uint64_t epoch; /* of its creation: it publishes only where nothing was flushed since */
+    int32_t num_published;
+    int32_t num_tried;
+    int32_t priority;
+    bool no_publish;
+    bool was_admitted;
+};
+
+#endif
