@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "attn/kernels.h"
+#include "attn/dispatch.h"
 #include "support/gqa_case.h"
 
 enum { CALLS_PER_PAIR = 96, MAX_WORK = 400000 };
@@ -188,7 +188,7 @@ static double exp_error(const struct kernels *kernels, double low)
         for (int j = 0; j < TILE_KEYS; j++) {
             x[j] = scores[j] = (float)(low * (tile * TILE_KEYS + j) / (1 << 20));
         }
-        const struct softmax_job job = {
+        const struct kernel_softmax_job job = {
             .scores = scores,
             .num_queries = 1,
             .num_keys = TILE_KEYS,
@@ -224,7 +224,7 @@ static void print_functions(void)
     printf("| instruction set | exp on [-87, 0] | tanh on (0, 0.5) | tanh on (0.5, 20] |\n"
            "|---|---|---|---|\n");
     for (int isa = PKV_ISA_SCALAR; isa < PKV_NUM_ISAS; isa++) {
-        const struct kernels *kernels = kernels_for((enum pkv_isa)isa);
+        const struct kernels *kernels = dispatch_kernels((enum pkv_isa)isa);
         if (kernels != NULL) {
             printf("| %s | %.1e | %.1e | %.1e |\n", pkv_isa_name(kernels->isa),
                    exp_error(kernels, -87), tanh_error(kernels, 0.4999), tanh_error(kernels, 20));

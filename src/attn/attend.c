@@ -19,6 +19,7 @@
 #include "attn/partial.h"
 #include "attn/query.h"
 #include "attn/tile.h"
+#include "attn/tile_mask.h"
 #include "attn/visible.h"
 
 size_t attend_scratch_floats(const struct gqa_shape *shape, size_t num_query_rows)
@@ -137,7 +138,7 @@ static void attend_span(const struct run *run, const struct plan_task *task, int
         }
         const int64_t to = from + TILE_KEYS < seen->end ? from + TILE_KEYS : seen->end;
         if (run->layer->mask != NULL) {
-            tile_attend_masked(run, task, (int32_t)from, (int32_t)to, s);
+            tile_mask_attend(run, task, (int32_t)from, (int32_t)to, s);
             continue;
         }
         const struct tile *whole = tiles->prefetched;

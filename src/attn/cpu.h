@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * cpu.h: what this CPU can do beyond the baseline of its machine. Capability only: which features a
- * level needs stands in its kernels_<isa>.c, and which level is used is dispatch's choice. */
+ * level needs is said in its kernels_<isa>.c, and which level is used is dispatch's choice. */
 #ifndef PKV_ATTN_CPU_H
 #define PKV_ATTN_CPU_H
 

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * dispatch.c: which table of kernels a workspace uses. One chooser; tables are constant. */
+ * dispatch.c: chooses among the tables of this build by what the CPU can do. Tables are constant,
+ * so workspaces of different levels can live side by side. */
+#include "attn/dispatch.h"
+
 #include "attn/cpu.h"
-#include "attn/kernels.h"
 
 #if defined(__AVX__)
 #error "dispatch.c is baseline code: do not compile it with AVX on"
@@ -15,7 +17,7 @@ static const struct kernels *const tables[] = {
 #undef TABLE_OF
 };
 
-const struct kernels *kernels_for(enum pkv_isa isa)
+const struct kernels *dispatch_kernels(enum pkv_isa isa)
 {
     const unsigned features = cpu_features();
     for (size_t i = sizeof tables / sizeof tables[0]; i-- > 0;) {

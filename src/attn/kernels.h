@@ -55,7 +55,7 @@ struct kernel_prefetch {
 
 /* scores[i][j] = dot(q[i], keys[j]) / value_scale_of(dtype) over width channels, for
  * i < num_queries, j < num_keys. scores overlaps nothing else. */
-struct dot_job {
+struct kernel_dot_job {
     enum pkv_dtype dtype; /* of keys */
     int q_parts;          /* dot_packed alone: how many of q's parts, 1 or 2 */
     const float *q;       /* [num_queries][q_stride] */
@@ -67,7 +67,7 @@ struct dot_job {
     float *scores; /* [num_queries][TILE_KEYS] */
     struct kernel_prefetch prefetch;
 };
-typedef void kernel_dot(const struct dot_job *job);
+typedef void kernel_dot(const struct kernel_dot_job *job);
 
 /* One query of q, q_stride floats, rewritten in place as the parts that dot_packed reads; spare
  * [q_stride]. dot_packed may give NaN where an infinite factor meets a part that is 0 or
@@ -81,18 +81,18 @@ typedef void kernel_pack(float *q, size_t q_stride, float *spare);
  * and *max = m. Scores up to the next multiple of PAD_LANES are overwritten, with 0 unless m is
  * NaN. *max starts at -inf, *sum at 0. All s[j] -inf leaves max and sum as they were, alpha 1. A
  * NaN or +inf among them makes *sum NaN for good; alpha may then be anything. */
-struct softmax_job {
+struct kernel_softmax_job {
     float *scores; /* [num_queries][TILE_KEYS] */
     int num_queries;
     int num_keys;
     float scale;
     float *max, *sum, *alpha; /* [num_queries] */
 };
-typedef void kernel_softmax(const struct softmax_job *job);
+typedef void kernel_softmax(const struct kernel_softmax_job *job);
 
 /* acc[i][c] = acc[i][c] * alpha[i] + sum over j of weights[i][j] * values[j][c], the values over
  * value_scale_of(dtype). acc overlaps nothing else. */
-struct weighted_sum_job {
+struct kernel_weighted_sum_job {
     enum pkv_dtype dtype;      /* of values */
     const float *weights;      /* [num_queries][TILE_KEYS] */
     const float *alpha;        /* [num_queries] */
@@ -104,7 +104,7 @@ struct weighted_sum_job {
     size_t acc_stride;
     struct kernel_prefetch prefetch;
 };
-typedef void kernel_weighted_sum(const struct weighted_sum_job *job);
+typedef void kernel_weighted_sum(const struct kernel_weighted_sum_job *job);
 
 /* x[i] = x[i] * factor */
 typedef void kernel_scale(float *x, size_t count, float factor);
@@ -130,8 +130,5 @@ struct kernels {
 #define DECLARE_TABLE(isa, value, name, machine) extern const struct kernels kernels_##name;
 PKV_ISA_LIST(DECLARE_TABLE)
 #undef DECLARE_TABLE
-
-/* The table of a level, its own or (BEST) the highest; NULL when this CPU or build lacks it. */
-const struct kernels *kernels_for(enum pkv_isa isa);
 
 #endif

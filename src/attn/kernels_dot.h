@@ -48,7 +48,7 @@ VEC_INLINE void dot_chunk(enum pkv_dtype dtype, int num_queries, int num_keys, c
 
 /* Queries from `query` on against keys from `key` on. */
 VEC_INLINE void dot_block(enum pkv_dtype dtype, int num_queries, int num_keys, int query, int key,
-                          struct prefetch *prefetch, const struct dot_job *job)
+                          struct prefetch *prefetch, const struct kernel_dot_job *job)
 {
     const float *q = job->q + (size_t)query * job->q_stride;
     const void *const *keys = job->keys + key;
@@ -70,7 +70,7 @@ VEC_INLINE void dot_block(enum pkv_dtype dtype, int num_queries, int num_keys, i
 /* Queries from `query` on by blocks of num_queries, a constant, against all keys; what keys are
  * left over go one by one. Returns the first query that is left over. */
 VEC_INLINE int dot_blocks(enum pkv_dtype dtype, int num_queries, int query,
-                          struct prefetch *prefetch, const struct dot_job *job)
+                          struct prefetch *prefetch, const struct kernel_dot_job *job)
 {
     for (; query + num_queries <= job->num_queries; query += num_queries) {
         int key = 0;
@@ -84,9 +84,9 @@ VEC_INLINE int dot_blocks(enum pkv_dtype dtype, int num_queries, int query,
     return query;
 }
 
-VEC_INLINE void dot_as(enum pkv_dtype dtype, const struct dot_job *given)
+VEC_INLINE void dot_as(enum pkv_dtype dtype, const struct kernel_dot_job *given)
 {
-    const struct dot_job job = *given; /* whose fields no store to scores can change */
+    const struct kernel_dot_job job = *given; /* whose fields no store to scores can change */
     const int blocks = (job.num_queries + VEC_DOT_QUERIES - 1) / VEC_DOT_QUERIES *
                        ((job.num_keys + VEC_DOT_KEYS - 1) / VEC_DOT_KEYS);
     struct prefetch prefetch = prefetch_start(&job.prefetch, job.num_keys, blocks);
@@ -100,7 +100,7 @@ VEC_INLINE void dot_as(enum pkv_dtype dtype, const struct dot_job *given)
     dot_blocks(dtype, 1, query, &prefetch, &job);
 }
 
-static void dot(const struct dot_job *job)
+static void dot(const struct kernel_dot_job *job)
 {
     switch (job->dtype) {
     case PKV_F32: dot_as(PKV_F32, job); break;

@@ -50,7 +50,7 @@ VEC_INLINE void packed_chunk(int q_parts, int num_queries, int num_keys, const f
 }
 
 VEC_INLINE void packed_block(int q_parts, int num_queries, int num_keys, int query, int key,
-                             struct prefetch *prefetch, const struct dot_job *job)
+                             struct prefetch *prefetch, const struct kernel_dot_job *job)
 {
     const float *q = job->q + (size_t)query * job->q_stride;
     const void *const *keys = job->keys + key;
@@ -73,7 +73,7 @@ VEC_INLINE void packed_block(int q_parts, int num_queries, int num_keys, int que
 
 /* num_queries, a constant multiple of 4 or 1, against all keys. */
 VEC_INLINE void packed_keys(int q_parts, int num_queries, int query, struct prefetch *prefetch,
-                            const struct dot_job *job)
+                            const struct kernel_dot_job *job)
 {
     int key = 0;
     for (; key + VEC_DOT_KEYS <= job->num_keys; key += VEC_DOT_KEYS) {
@@ -84,9 +84,9 @@ VEC_INLINE void packed_keys(int q_parts, int num_queries, int query, struct pref
     }
 }
 
-VEC_INLINE void packed_parts(int q_parts, const struct dot_job *given)
+VEC_INLINE void packed_parts(int q_parts, const struct kernel_dot_job *given)
 {
-    const struct dot_job job = *given; /* whose fields no store to scores can change */
+    const struct kernel_dot_job job = *given; /* whose fields no store to scores can change */
     const int blocks = (job.num_queries / VEC_DOT_QUERIES + job.num_queries % VEC_DOT_QUERIES) *
                        ((job.num_keys + VEC_DOT_KEYS - 1) / VEC_DOT_KEYS);
     struct prefetch prefetch = prefetch_start(&job.prefetch, job.num_keys, blocks);
@@ -99,7 +99,7 @@ VEC_INLINE void packed_parts(int q_parts, const struct dot_job *given)
     }
 }
 
-static void dot_packed(const struct dot_job *job)
+static void dot_packed(const struct kernel_dot_job *job)
 {
     if (job->q_parts == 2) {
         packed_parts(2, job);

@@ -50,7 +50,7 @@ VEC_INLINE float largest_of(const float *scores, size_t num_keys, float scale, f
 /* num_queries from `query` on against num_keys, a multiple of VEC_LANES; both constants in the
  * usual case. */
 VEC_INLINE void softmax_block(int num_queries, size_t num_keys, float scale, const float *new_max,
-                              int query, const struct softmax_job *job)
+                              int query, const struct kernel_softmax_job *job)
 {
     float *scores = job->scores + (size_t)query * TILE_KEYS;
     vf total[SOFTMAX_QUERIES];
@@ -75,7 +75,7 @@ VEC_INLINE void softmax_block(int num_queries, size_t num_keys, float scale, con
 }
 
 /* One query and any number of keys: scaled first, then padded with -inf. */
-static void softmax_any(int query, const struct softmax_job *job)
+static void softmax_any(int query, const struct kernel_softmax_job *job)
 {
     float *scores = job->scores + (size_t)query * TILE_KEYS;
     const size_t num_keys = (size_t)job->num_keys, end = padded(num_keys);
@@ -95,7 +95,7 @@ static void softmax_any(int query, const struct softmax_job *job)
 }
 
 /* num_queries, a constant, against a whole tile, if each of them has seen a key by then. */
-VEC_INLINE bool softmax_whole(int num_queries, int query, const struct softmax_job *job)
+VEC_INLINE bool softmax_whole(int num_queries, int query, const struct kernel_softmax_job *job)
 {
     const float *scores = job->scores + (size_t)query * TILE_KEYS;
     float new_max[SOFTMAX_QUERIES];
@@ -111,9 +111,9 @@ VEC_INLINE bool softmax_whole(int num_queries, int query, const struct softmax_j
     return is_seen;
 }
 
-static void softmax(const struct softmax_job *given)
+static void softmax(const struct kernel_softmax_job *given)
 {
-    const struct softmax_job job = *given; /* whose fields no store to scores can change */
+    const struct kernel_softmax_job job = *given; /* whose fields no store to scores can change */
     int query = 0;
     while (job.num_keys == TILE_KEYS && query + SOFTMAX_QUERIES <= job.num_queries &&
            softmax_whole(SOFTMAX_QUERIES, query, &job)) {

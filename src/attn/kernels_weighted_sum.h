@@ -38,7 +38,7 @@ VEC_INLINE void sum_run(enum pkv_dtype dtype, int num_queries, int num_vecs,
  * may be part. */
 VEC_INLINE void sum_block(enum pkv_dtype dtype, int num_queries, int num_vecs, int query,
                           size_t first, size_t count, struct prefetch *prefetch,
-                          const struct weighted_sum_job *job)
+                          const struct kernel_weighted_sum_job *job)
 {
     vf sums[SUM_SUMS];
     float *acc = job->acc + (size_t)query * job->acc_stride + first;
@@ -67,7 +67,7 @@ VEC_INLINE void sum_block(enum pkv_dtype dtype, int num_queries, int num_vecs, i
 /* Queries from `query` on by blocks of num_queries x num_vecs, constants, over all channels.
  * Returns the first query that is left over. */
 VEC_INLINE int sum_blocks(enum pkv_dtype dtype, int num_queries, int num_vecs, int query,
-                          struct prefetch *prefetch, const struct weighted_sum_job *job)
+                          struct prefetch *prefetch, const struct kernel_weighted_sum_job *job)
 {
     const size_t block = (size_t)num_vecs * VEC_LANES;
     for (; query + num_queries <= job->num_queries; query += num_queries) {
@@ -85,7 +85,7 @@ VEC_INLINE int sum_blocks(enum pkv_dtype dtype, int num_queries, int num_vecs, i
 }
 
 /* The number of times that blocks of num_queries x num_vecs will call for a share. */
-VEC_INLINE int sum_shares(int num_queries, int num_vecs, const struct weighted_sum_job *job)
+VEC_INLINE int sum_shares(int num_queries, int num_vecs, const struct kernel_weighted_sum_job *job)
 {
     const size_t channels = (size_t)num_vecs * VEC_LANES;
     return (job->num_queries + num_queries - 1) / num_queries *
@@ -93,9 +93,9 @@ VEC_INLINE int sum_shares(int num_queries, int num_vecs, const struct weighted_s
            ((job->num_keys + SUM_RUN_KEYS - 1) / SUM_RUN_KEYS);
 }
 
-VEC_INLINE void weighted_sum_as(enum pkv_dtype dtype, const struct weighted_sum_job *given)
+VEC_INLINE void weighted_sum_as(enum pkv_dtype dtype, const struct kernel_weighted_sum_job *given)
 {
-    const struct weighted_sum_job job = *given; /* whose fields no store to acc can change */
+    const struct kernel_weighted_sum_job job = *given; /* whose fields no store to acc can change */
     /* twice the queries convert half as often, and e4m3 is expensive to convert */
     const bool is_wide = dtype == PKV_E4M3 && job.num_queries >= 2 * VEC_SUM_QUERIES;
     const int queries = is_wide ? 2 * VEC_SUM_QUERIES : VEC_SUM_QUERIES;
@@ -116,7 +116,7 @@ VEC_INLINE void weighted_sum_as(enum pkv_dtype dtype, const struct weighted_sum_
     sum_blocks(dtype, 1, VEC_SUM_VECS, query, &prefetch, &job);
 }
 
-static void weighted_sum(const struct weighted_sum_job *job)
+static void weighted_sum(const struct kernel_weighted_sum_job *job)
 {
     switch (job->dtype) {
     case PKV_F32: weighted_sum_as(PKV_F32, job); break;

@@ -4,15 +4,13 @@
  * is exact, so it never shows in the bits: it only moves work from register blocks to one pass. */
 #include "attn/tile.h"
 
-#include <math.h>
-
 #include "attn/view.h"
-#include "attn/visible.h"
+#include "base/minmax.h"
 
 /* From how many query rows on a tile is converted to f32 once, instead of in every register block.
- * e4m3 is dear to convert and pays as soon as there is more than a wide block. */
-#define STAGE_QUERY_ROWS 64
-#define STAGE_E4M3_ROWS 9
+ * e4m3 is expensive to convert, so this pays as soon as there is more than a wide block. */
+#define STAGE_QUERIES 64
+#define STAGE_E4M3_QUERIES 9
 
 void tile_gather(const struct run *run, const struct gqa_row *row, int32_t head, int32_t from,
                  int32_t to, struct tile *tile)
@@ -52,7 +50,7 @@ void tile_shift(const struct run *run, const struct tile *tile, int32_t heads, s
     shifted->count = tile->count;
 }
 
-/* The rows of a tile as the kernels are to read them: where they lie, or converted in scratch. */
+/* A tile as the kernels are to read it: where it lies, or converted in scratch. */
 struct operands {
     const void *const *keys;
     const void *const *values;
@@ -61,26 +59,26 @@ struct operands {
     int num_keys;
 };
 
-/* Rows in f32 once for many queries. Widening is exact, so the bits do not depend on it. */
-static void stage_f32(const struct run *run, enum pkv_dtype dtype, const void *const *rows,
-                      int32_t count, int32_t width, float *memory, const void **staged)
+/* Key or value vectors in f32, once for many queries. */
+static void stage_f32(const struct run *run, enum pkv_dtype dtype, const void *const *vectors,
+                      int count, int32_t width, float *memory, const void **staged)
 {
     const size_t stride = padded((size_t)width);
-    for (int32_t j = 0; j < count; j++) {
-        float *row = memory + (size_t)j * stride;
-        run->kernels->widen(dtype, rows[j], (size_t)width, row);
-        staged[j] = row;
+    for (int j = 0; j < count; j++) {
+        float *to = memory + (size_t)j * stride;
+        run->kernels->widen(dtype, vectors[j], (size_t)width, to);
+        staged[j] = to;
     }
 }
 
-static bool is_worth_staging(enum pkv_dtype dtype, int rows)
+static bool is_worth_staging(enum pkv_dtype dtype, int num_queries)
 {
-    const int enough = dtype == PKV_E4M3 ? STAGE_E4M3_ROWS : STAGE_QUERY_ROWS;
-    return dtype != PKV_F32 && rows >= enough;
+    const int enough = dtype == PKV_E4M3 ? STAGE_E4M3_QUERIES : STAGE_QUERIES;
+    return dtype != PKV_F32 && num_queries >= enough;
 }
 
 /* Chooses between reading a tile in place and converting it first. staged holds the pointers. */
-static struct operands stage(const struct run *run, int rows, const struct tile *tile,
+static struct operands stage(const struct run *run, int num_queries, const struct tile *tile,
                              const struct scratch *s, struct tile *staged)
 {
     const struct gqa_shape *shape = &run->plan->shape;
@@ -91,13 +89,13 @@ static struct operands stage(const struct run *run, int rows, const struct tile 
         .v_dtype = run->v_dtype,
         .num_keys = tile->count,
     };
-    if (is_worth_staging(o.k_dtype, rows) && run->packed_parts == 0) {
-        stage_f32(run, o.k_dtype, o.keys, tile->count, shape->k_width, s->keys, staged->keys);
+    if (is_worth_staging(o.k_dtype, num_queries) && run->packed_parts == 0) {
+        stage_f32(run, o.k_dtype, o.keys, o.num_keys, shape->k_width, s->keys, staged->keys);
         o.keys = staged->keys;
         o.k_dtype = PKV_F32;
     }
-    if (is_worth_staging(o.v_dtype, rows)) {
-        stage_f32(run, o.v_dtype, o.values, tile->count, shape->v_width, s->values, staged->values);
+    if (is_worth_staging(o.v_dtype, num_queries)) {
+        stage_f32(run, o.v_dtype, o.values, o.num_keys, shape->v_width, s->values, staged->values);
         o.values = staged->values;
         o.v_dtype = PKV_F32;
     }
@@ -106,19 +104,19 @@ static struct operands stage(const struct run *run, int rows, const struct tile 
 
 /* What may come between a score and its softmax: scale, cap, bias. Returns the scale that is left
  * to the softmax. */
-static float adjust_scores(const struct run *run, size_t num_rows, size_t count, const float *bias,
-                           float *scores)
+static float adjust_scores(const struct run *run, size_t num_queries, size_t num_keys,
+                           const float *bias, float *scores)
 {
     const float softcap = run->constants->softcap;
     if (softcap == 0.0f && bias == NULL) {
         return run->logit_scale;
     }
-    for (size_t r = 0; r < num_rows; r++, scores += TILE_KEYS) {
-        run->kernels->scale(scores, count, run->logit_scale);
+    for (size_t i = 0; i < num_queries; i++, scores += TILE_KEYS) {
+        run->kernels->scale(scores, num_keys, run->logit_scale);
         if (softcap > 0.0f) {
-            run->kernels->softcap(scores, count, softcap);
+            run->kernels->softcap(scores, num_keys, softcap);
         }
-        for (size_t j = 0; bias != NULL && j < count; j++) {
+        for (size_t j = 0; bias != NULL && j < num_keys; j++) {
             scores[j] += bias[j];
         }
     }
@@ -126,10 +124,10 @@ static float adjust_scores(const struct run *run, size_t num_rows, size_t count,
 }
 
 static void dot_tile(const struct run *run, int num_queries, const struct operands *o,
-                     const struct tile *ahead, const struct scratch *s)
+                     const struct tile *next, const struct scratch *s)
 {
     const size_t width = (size_t)run->plan->shape.k_width;
-    const struct dot_job job = {
+    const struct kernel_dot_job job = {
         .dtype = o->k_dtype,
         .q_parts = run->packed_parts,
         .q = s->q,
@@ -139,7 +137,7 @@ static void dot_tile(const struct run *run, int num_queries, const struct operan
         .num_keys = o->num_keys,
         .width = width,
         .scores = s->scores,
-        .prefetch = {.vectors = ahead != NULL ? ahead->keys : NULL,
+        .prefetch = {.vectors = next != NULL ? next->keys : NULL,
                      .vector_bytes = width * pkv_dtype_bytes(run->layer->cache.k_dtype)},
     };
     if (run->packed_parts > 0) {
@@ -150,10 +148,10 @@ static void dot_tile(const struct run *run, int num_queries, const struct operan
 }
 
 static void sum_tile(const struct run *run, int num_queries, const struct operands *o,
-                     const struct tile *ahead, const struct scratch *s)
+                     const struct tile *next, const struct scratch *s)
 {
     const size_t width = (size_t)run->plan->shape.v_width;
-    const struct weighted_sum_job job = {
+    const struct kernel_weighted_sum_job job = {
         .dtype = o->v_dtype,
         .weights = s->scores,
         .alpha = s->alpha,
@@ -163,89 +161,28 @@ static void sum_tile(const struct run *run, int num_queries, const struct operan
         .width = width,
         .acc = s->acc,
         .acc_stride = s->acc_stride,
-        .prefetch = {.vectors = ahead != NULL ? ahead->values : NULL,
+        .prefetch = {.vectors = next != NULL ? next->values : NULL,
                      .vector_bytes = width * pkv_dtype_bytes(run->v_dtype)},
     };
     run->kernels->weighted_sum(&job);
 }
 
-void tile_attend(const struct run *run, size_t num_rows, const struct tile *tile,
-                 const struct tile *ahead, const float *bias, const struct scratch *s)
+void tile_attend(const struct run *run, size_t num_query_rows, const struct tile *tile,
+                 const struct tile *next, const float *bias, const struct scratch *s)
 {
-    const int num_queries = (int)num_rows;
+    const int num_queries = (int)num_query_rows;
     struct tile staged;
     const struct operands o = stage(run, num_queries, tile, s, &staged);
-    dot_tile(run, num_queries, &o, ahead, s);
-    const struct softmax_job softmax = {
+    dot_tile(run, num_queries, &o, next, s);
+    const struct kernel_softmax_job softmax = {
         .scores = s->scores,
         .num_queries = num_queries,
         .num_keys = o.num_keys,
-        .scale = adjust_scores(run, num_rows, (size_t)o.num_keys, bias, s->scores),
+        .scale = adjust_scores(run, num_query_rows, (size_t)o.num_keys, bias, s->scores),
         .max = s->max,
         .sum = s->sum,
         .alpha = s->alpha,
     };
     run->kernels->softmax(&softmax);
-    sum_tile(run, num_queries, &o, ahead, s);
-}
-
-/* Adds the keys of [from, to) that the mask leaves to query i and head `head` to the tile, and what
- * it adds to their scores to bias. */
-static void gather_unmasked(const struct run *run, const struct plan_task *task, int32_t kv_head,
-                            int32_t query_head, int32_t i, int32_t from, int32_t to,
-                            struct tile *tile, float *bias)
-{
-    const struct gqa_layer_mask *mask = run->layer->mask;
-    const size_t at = (size_t)task->row * mask->row_stride +
-                      (size_t)query_head * mask->head_stride + (size_t)i * mask->query_stride;
-    for (int32_t key = from; key < to; key++) {
-        const size_t entry = at + (size_t)key;
-        float added = 0.0f;
-        if (mask->dtype == PKV_INT8) {
-            added = ((const uint8_t *)mask->entries)[entry] != 0 ? 0.0f : -INFINITY;
-        } else {
-            const char *from_entry =
-                (const char *)mask->entries + entry * pkv_dtype_bytes(mask->dtype);
-            run->kernels->widen(mask->dtype, from_entry, 1, &added);
-        }
-        if (added != -INFINITY) {
-            bias[tile->count] = added;
-            tile_gather(run, &run->rows[task->row], kv_head, key, key + 1, tile);
-        }
-    }
-}
-
-/* One KV head: each (query, head of the group) has its own list of keys. */
-static void attend_masked(const struct run *run, const struct plan_task *task, int32_t head,
-                          int32_t from, int32_t to, const struct scratch *s)
-{
-    const struct gqa_row *row = &run->rows[task->row];
-    struct tile tile;
-    float bias[TILE_KEYS];
-    for (int32_t i = task->q0; i < task->q1; i++) {
-        const struct visible seen = visible_to(row, &run->plan->shape, i, i + 1);
-        for (int32_t g = 0; g < run->heads_per_kv; g++) {
-            const int32_t query_head = head * run->heads_per_kv + g;
-            const size_t r = (size_t)(i - task->q0) * (size_t)run->heads_per_kv + (size_t)g;
-            tile.count = 0;
-            gather_unmasked(run, task, head, query_head, i, from, min_i32(to, seen.prefix), &tile,
-                            bias);
-            gather_unmasked(run, task, head, query_head, i, max_i32(from, seen.first),
-                            min_i32(to, seen.end), &tile, bias);
-            if (tile.count > 0) {
-                const struct scratch one = scratch_from(s, r);
-                tile_attend(run, 1, &tile, NULL, bias, &one);
-            }
-        }
-    }
-}
-
-void tile_attend_masked(const struct run *run, const struct plan_task *task, int32_t from,
-                        int32_t to, const struct scratch *s)
-{
-    const size_t rows = (size_t)(task->q1 - task->q0) * (size_t)run->heads_per_kv;
-    for (int32_t h = 0; h < task->num_heads; h++) {
-        const struct scratch part = scratch_from(s, (size_t)h * rows);
-        attend_masked(run, task, task->head + h, from, to, &part);
-    }
+    sum_tile(run, num_queries, &o, next, s);
 }

@@ -184,9 +184,9 @@ VEC_INLINE float vec_max_lane(vf x)
     return _mm512_reduce_max_ps(x);
 }
 
-/* Reduction pairs vectors up: of two operands to be added, each lane's stand in one vector or the
- * other, so a blend, which any unit can do, spares every second shuffle. Addition commutes, so the
- * side a lane comes from does not show in the bits. */
+/* Reduction pairs vectors up. Of two operands to be added, each lane is in one vector or the other,
+ * so a blend, which any execution port can do, spares every second shuffle. Addition commutes, so
+ * the side a lane comes from does not show in the bits. */
 
 /* [a + a's upper half | b + b's upper half], eight lanes each */
 VEC_INLINE vf vec_reduce8(vf a, vf b)

@@ -3,6 +3,7 @@
  * workspace.c: making and freeing workspaces, and growing what runs need. */
 #include "attn/workspace.h"
 
+#include "attn/dispatch.h"
 #include "base/checked.h"
 #include "base/error.h"
 
@@ -31,7 +32,7 @@ enum pkv_status pkv_workspace_create(int num_threads, enum pkv_isa isa,
     if (status != PKV_OK) {
         return status;
     }
-    const struct kernels *kernels = kernels_for(isa);
+    const struct kernels *kernels = dispatch_kernels(isa);
     if (kernels == NULL) {
         return refuse(PKV_UNSUPPORTED, "isa %s is not in this build or on this CPU",
                       pkv_isa_name(isa));

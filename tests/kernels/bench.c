@@ -12,6 +12,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "attn/dispatch.h"
 #include "kernels/check.h"
 
 enum { COUNT = 4096, WIDTH = 128, SAMPLES = 41 };
@@ -23,10 +24,10 @@ struct bench {
     const struct kernels *kernels;
     enum pkv_dtype dtype;
     int queries;
-    const void *rows[TILE_KEYS];
-    float x[COUNT * 2], y[COUNT * 2], q[MOST_QUERIES * WIDTH], packed[MOST_QUERIES * WIDTH];
-    float acc[MOST_QUERIES * WIDTH], scores[MOST_QUERIES * TILE_KEYS], alpha[MOST_QUERIES];
-    float max[MOST_QUERIES], sum[MOST_QUERIES];
+    const void *cells[TILE_KEYS];
+    float x[COUNT * 2], y[COUNT * 2], q[MAX_QUERIES * WIDTH], packed[MAX_QUERIES * WIDTH];
+    float acc[MAX_QUERIES * WIDTH], scores[MAX_QUERIES * TILE_KEYS], alpha[MAX_QUERIES];
+    float max[MAX_QUERIES], sum[MAX_QUERIES];
 };
 
 /* dtypes is a set of bits, one line each. */
@@ -34,7 +35,7 @@ struct bench_case {
     const char *name;
     void (*run)(struct bench *bench);
     unsigned dtypes;
-    int queries; /* 0: no rows */
+    int queries; /* 0: no tile */
     bool is_packed;
 };
 
@@ -61,7 +62,7 @@ static void run_softcap(struct bench *b)
 /* Tiles after tiles: the maxima stay, weights become scores again, near 0. */
 static void run_softmax(struct bench *b)
 {
-    struct softmax_job job = {
+    struct kernel_softmax_job job = {
         .num_queries = b->queries,
         .num_keys = TILE_KEYS,
         .scale = 1.0f,
@@ -75,13 +76,13 @@ static void run_softmax(struct bench *b)
     }
 }
 
-static struct dot_job dot_job_of(struct bench *b, const float *q)
+static struct kernel_dot_job dot_job_of(struct bench *b, const float *q)
 {
-    return (struct dot_job){
+    return (struct kernel_dot_job){
         .dtype = b->dtype,
         .q = q,
         .q_stride = WIDTH,
-        .keys = b->rows,
+        .keys = b->cells,
         .num_queries = b->queries,
         .num_keys = TILE_KEYS,
         .width = WIDTH,
@@ -91,13 +92,13 @@ static struct dot_job dot_job_of(struct bench *b, const float *q)
 
 static void run_dot(struct bench *b)
 {
-    const struct dot_job job = dot_job_of(b, b->q);
+    const struct kernel_dot_job job = dot_job_of(b, b->q);
     b->kernels->dot(&job);
 }
 
 static void run_dot_packed(struct bench *b, int parts)
 {
-    struct dot_job job = dot_job_of(b, b->packed);
+    struct kernel_dot_job job = dot_job_of(b, b->packed);
     job.q_parts = parts;
     b->kernels->dot_packed(&job);
 }
@@ -122,11 +123,11 @@ static void run_pack(struct bench *b)
 
 static void run_weighted_sum(struct bench *b)
 {
-    const struct weighted_sum_job job = {
+    const struct kernel_weighted_sum_job job = {
         .dtype = b->dtype,
         .weights = b->scores,
         .alpha = b->alpha,
-        .values = b->rows,
+        .values = b->cells,
         .num_queries = b->queries,
         .num_keys = TILE_KEYS,
         .width = WIDTH,
@@ -214,21 +215,21 @@ static void reset(struct bench *b, enum pkv_dtype stored, uint64_t seed)
         ref_store(stored, b->x, i, random_unit(&random));
         b->q[i] = (float)random_unit(&random);
     }
-    for (size_t i = 0; i < MOST_QUERIES * TILE_KEYS; i++) {
+    for (size_t i = 0; i < MAX_QUERIES * TILE_KEYS; i++) {
         b->scores[i] = (float)fabs(random_unit(&random));
     }
-    for (size_t i = 0; i < MOST_QUERIES; i++) {
+    for (size_t i = 0; i < MAX_QUERIES; i++) {
         b->alpha[i] = 0.5f;
         b->max[i] = 1.0f;
         b->sum[i] = 0.0f;
     }
     for (size_t j = 0; j < TILE_KEYS; j++) {
-        b->rows[j] = (const char *)b->x + j * WIDTH * element;
+        b->cells[j] = (const char *)b->x + j * WIDTH * element;
     }
 }
 
 /* Dot and weighted sum do; the others work on COUNT elements. */
-static bool reads_rows(const struct bench_case *c)
+static bool reads_tile(const struct bench_case *c)
 {
     return c->queries > 0 && c->run != run_softmax;
 }
@@ -236,7 +237,7 @@ static bool reads_rows(const struct bench_case *c)
 static double bytes_of(const struct bench *b, const struct bench_case *c)
 {
     const double element = (double)pkv_dtype_bytes(b->dtype);
-    if (reads_rows(c)) {
+    if (reads_tile(c)) {
         return TILE_KEYS * WIDTH * element;
     }
     return COUNT * (element + 4.0);
@@ -245,7 +246,7 @@ static double bytes_of(const struct bench *b, const struct bench_case *c)
 static void print_line(const struct bench *b, const struct bench_case *c, struct timing t,
                        double scalar)
 {
-    const double elements = reads_rows(c) ? (double)c->queries * TILE_KEYS * WIDTH : COUNT;
+    const double elements = reads_tile(c) ? (double)c->queries * TILE_KEYS * WIDTH : COUNT;
     char ratio[32] = "-";
     if (scalar > 0) {
         snprintf(ratio, sizeof ratio, "%.2f", scalar / t.median);
@@ -255,15 +256,15 @@ static void print_line(const struct bench *b, const struct bench_case *c, struct
            1e-9 * elements / t.median, 1e-9 * bytes_of(b, c) / t.median, ratio);
 }
 
-/* One case and dtype at every level asked for; scalar runs first, for the ratio. */
+/* One case and dtype at every wanted level; scalar runs first, for the ratio. */
 static void bench_case_at(struct bench *bench, const struct bench_case *c, enum pkv_isa wanted,
                           uint64_t seed)
 {
     double scalar = 0;
     for (int isa = PKV_ISA_SCALAR; isa < PKV_NUM_ISAS; isa++) {
-        const bool is_asked = wanted == PKV_ISA_BEST || (int)wanted == isa;
-        bench->kernels = kernels_for((enum pkv_isa)isa);
-        if (bench->kernels == NULL || (!is_asked && isa != PKV_ISA_SCALAR) ||
+        const bool is_wanted = wanted == PKV_ISA_BEST || (int)wanted == isa;
+        bench->kernels = dispatch_kernels((enum pkv_isa)isa);
+        if (bench->kernels == NULL || (!is_wanted && isa != PKV_ISA_SCALAR) ||
             (c->is_packed && bench->kernels->pack == NULL)) {
             continue;
         }
@@ -271,7 +272,7 @@ static void bench_case_at(struct bench *bench, const struct bench_case *c, enum 
         reset(bench, c->run == run_narrow ? PKV_F32 : bench->dtype, seed);
         const struct timing timing = measure(bench, c);
         scalar = isa == PKV_ISA_SCALAR ? timing.median : scalar;
-        if (is_asked) {
+        if (is_wanted) {
             print_line(bench, c, timing, scalar);
         }
     }

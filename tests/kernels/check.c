@@ -124,8 +124,21 @@ void check_output_edges(struct check *check, const void *at, size_t bytes)
                "bytes before or behind the output were written");
 }
 
-bool next_count(int *count)
+/* Starts after -1; false at the end. */
+static bool next_count(int *count)
 {
     *count += *count < 67 ? 1 : *count < 128 ? 128 - *count : 128;
     return *count <= 256;
+}
+
+void check_arrays(struct check *check, check_array *run)
+{
+    for (int count = -1; next_count(&count);) {
+        for (int n = 0; n < NUM_PLACES * NUM_VALUES && !check->failed; n++) {
+            const enum place place = (enum place)(n % NUM_PLACES);
+            const enum values values = (enum values)(n / NUM_PLACES);
+            check->shape = (struct shape){-1, -1, count, place, values_name(values)};
+            run(check, values, (size_t)count, place);
+        }
+    }
 }

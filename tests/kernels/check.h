@@ -12,7 +12,7 @@
 #include "kernels/values.h"
 #include "support/test.h"
 
-enum { MOST_QUERIES = 64, MOST_WIDTH = 256, MOST_STRIDE = MOST_WIDTH + PAD_LANES };
+enum { MAX_QUERIES = 64, MAX_WIDTH = 256, MAX_STRIDE = MAX_WIDTH + PAD_LANES };
 
 /* Half a unit in the last place of a float at 1, and the largest error of a result below 2^-126. */
 #define UNIT 0x1p-24
@@ -35,7 +35,7 @@ struct check {
     struct test_random random;
     struct shape shape;
     bool failed;
-    struct guarded rows; /* TILE_KEYS areas of a page: keys, values */
+    struct guarded cells; /* TILE_KEYS areas of a page: keys, values */
     struct guarded input, output, spare;
 };
 
@@ -60,9 +60,10 @@ void check_half(struct check *check, enum pkv_dtype dtype, const char *what, siz
 /* Nothing but bytes [at, at + bytes) of the output area has been written. */
 void check_output_edges(struct check *check, const void *at, size_t bytes);
 
-/* The next element counts of a walk: 0 .. 67 (beyond two vectors of anything), then 128 and 256.
- * Starts after -1; false at the end. */
-bool next_count(int *count);
+/* Calls `run` for arrays of 0 .. 67 (beyond two vectors of anything), 128 and 256 elements, with
+ * all places and values. */
+typedef void check_array(struct check *check, enum values values, size_t count, enum place place);
+void check_arrays(struct check *check, check_array *run);
 
 extern const int shape_widths[], shape_keys[], shape_queries[];
 extern const size_t num_shape_widths, num_shape_keys, num_shape_queries;

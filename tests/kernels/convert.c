@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * convert.c: widen, narrow and scale. All are exact or rounded once, so bits are compared:
- * with the conversions of support/test.h over every code of the narrow types, and over all ties,
+ * convert.c: widen and narrow. They are exact or rounded once, so bits are compared: with the
+ * conversions of support/test.h over every code of the narrow types, and over all ties,
  * their neighbours and random patterns of f32. */
 #include "kernels/check.h"
 
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ALL_HALVES = 65536, MOST_CODES = 4 * 65536, CHUNK = 64 };
+enum { ALL_HALVES = 65536, MAX_CODES = 4 * 65536, CHUNK = 64 };
 
 /* ---- widen --------------------------------------------------------------------------------- */
 
@@ -49,12 +49,12 @@ static void widen_all(struct check *check, size_t run)
     }
 }
 
-static void widen_row(struct check *check, enum values values, size_t count, enum place place)
+static void widen_array(struct check *check, enum values values, size_t count, enum place place)
 {
     const size_t element = pkv_dtype_bytes(check->dtype);
     void *x = guarded_place(&check->input, 0, count * element, element, place);
     float *y = guarded_place(&check->output, 0, count * sizeof *y, sizeof *y, place);
-    char before[MOST_WIDTH * sizeof(float)];
+    char before[MAX_WIDTH * sizeof(float)];
     const double *wide = values_take(check->dtype, values, &check->random, count, x);
     memcpy(before, x, count * element);
     check->kernels->widen(check->dtype, x, count, y);
@@ -65,36 +65,21 @@ static void widen_row(struct check *check, enum values values, size_t count, enu
     check_that(check, memcmp(before, x, count * element) == 0, "x was written");
 }
 
-/* Calls `row` for all counts, places and values. */
-typedef void check_row(struct check *check, enum values values, size_t count, enum place place);
-
-static void walk_rows(struct check *check, check_row *row)
-{
-    for (int count = -1; next_count(&count);) {
-        for (int n = 0; n < NUM_PLACES * NUM_VALUES && !check->failed; n++) {
-            const enum place place = (enum place)(n % NUM_PLACES);
-            const enum values values = (enum values)(n / NUM_PLACES);
-            check->shape = (struct shape){-1, -1, count, place, values_name(values)};
-            row(check, values, (size_t)count, place);
-        }
-    }
-}
-
 void check_widen(struct check *check)
 {
     widen_all(check, 0);
     widen_all(check, 3);
-    walk_rows(check, widen_row);
+    check_arrays(check, widen_array);
 }
 
 /* ---- narrow -------------------------------------------------------------------------------- */
 
-static void narrow_row(struct check *check, enum values values, size_t count, enum place place)
+static void narrow_array(struct check *check, enum values values, size_t count, enum place place)
 {
     const size_t element = pkv_dtype_bytes(check->dtype);
     float *x = guarded_place(&check->input, 0, count * sizeof *x, sizeof *x, place);
     char *y = guarded_place(&check->output, 0, count * element, element, place);
-    float before[MOST_WIDTH];
+    float before[MAX_WIDTH];
     values_take(PKV_F32, values, &check->random, count, x);
     memcpy(before, x, count * sizeof *x);
     check->kernels->narrow(check->dtype, x, count, y);
@@ -111,7 +96,7 @@ static void narrow_row(struct check *check, enum values values, size_t count, en
     check_that(check, memcmp(before, x, count * sizeof *x) == 0, "x was written");
 }
 
-/* A stretch of a long array, compared and forgotten. */
+/* One stretch of a long array. */
 static void narrow_stretch(struct check *check, const float *x, size_t count)
 {
     uint16_t y[CHUNK];
@@ -179,8 +164,8 @@ static void write_patterns(struct test_random *random, float *x, size_t count)
 
 void check_narrow(struct check *check)
 {
-    walk_rows(check, narrow_row);
-    float *x = check->dtype == PKV_F32 ? NULL : malloc(MOST_CODES * sizeof *x);
+    check_arrays(check, narrow_array);
+    float *x = check->dtype == PKV_F32 ? NULL : malloc(MAX_CODES * sizeof *x);
     if (x == NULL) {
         return;
     }
@@ -188,25 +173,4 @@ void check_narrow(struct check *check)
     write_patterns(&check->random, x, ALL_HALVES);
     narrow_all(check, "random patterns", x, ALL_HALVES);
     free(x);
-}
-
-/* ---- scale --------------------------------------------------------------------------------- */
-
-static void scale_row(struct check *check, enum values values, size_t count, enum place place)
-{
-    static const float factors[] = {1.0f, 0.0f, -0.0f, 0.088388346f, -3.0f, 1e-30f, 1e30f};
-    const size_t at = random_u64(&check->random) % (sizeof factors / sizeof factors[0]);
-    float *x = guarded_place(&check->output, 0, count * sizeof *x, sizeof *x, place);
-    const double *wide = values_take(PKV_F32, values, &check->random, count, x);
-    check->kernels->scale(x, count, factors[at]);
-    for (size_t i = 0; i < count; i++) {
-        /* exact in double: 48 bits and the exponents of two floats */
-        check_bits(check, "x", 0, i, x[i], (float)(wide[i] * (double)factors[at]));
-    }
-    check_output_edges(check, x, count * sizeof *x);
-}
-
-void check_scale(struct check *check)
-{
-    walk_rows(check, scale_row);
 }

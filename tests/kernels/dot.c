@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * dot.c: dot, and pack with the packed dot products. With D channels, u = UNIT and B = sum |q||k|:
+ * dot.c: dot and dot_packed. With D channels, u = UNIT and B = sum |q||k|:
  *
  *   dot      (D + 3) u B: a product is rounded once and passes fewer than D + 2 additions; and as
  *            often half of the smallest subnormal
@@ -9,29 +9,29 @@
  *            by 2^-16 B; the high part alone is for q that are bf16 numbers. Subnormal factors and
  *            sums count as zero, each time an error below 2^-126 (times the other factor)
  *
- * Beside the values it checks what "a row's bits do not depend on its company" rests on: a score
- * has the same bits computed alone, in any group of queries, beside any keys, with a prefetch or
- * without, and with keys that were widened before. */
-#include "kernels/rows.h"
+ * Beside the values it checks what "a result does not depend on the rows beside it" rests on: a
+ * score has the same bits computed alone, in any group of queries, beside any keys, with a prefetch
+ * or without, and with keys that were widened before. */
+#include "kernels/cells.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { MOST_ALONE = 192 };
+enum { MAX_ALONE = 192 };
 
 struct dots {
-    struct rows keys;
+    struct cells keys;
     enum pkv_dtype dtype;
     int parts; /* of q; 0: not packed */
     kernel_dot *kernel;
-    const double *wide_q[MOST_QUERIES];
+    const double *wide_q[MAX_QUERIES];
     size_t q_stride, q_floats;
     float *q, *scores;
 };
 
-static float q_before[MOST_QUERIES * MOST_STRIDE];
+static float q_before[MAX_QUERIES * MAX_STRIDE];
 
-/* Queries in a row of rows, padded with zeros; packed where the kernel wants it. With one part they
+/* Queries, each padded with zeros; packed where the kernel wants it. With one part they
  * are bf16 numbers. */
 static void place_queries(struct dots *dots, struct check *check, enum values values)
 {
@@ -44,30 +44,30 @@ static void place_queries(struct dots *dots, struct check *check, enum values va
     memset(dots->q, 0, dots->q_floats * sizeof(float));
     const enum pkv_dtype dtype = dots->parts == 1 ? PKV_BF16 : PKV_F32;
     for (int i = 0; i < check->shape.queries; i++) {
-        float *row = dots->q + (size_t)i * dots->q_stride;
+        float *q = dots->q + (size_t)i * dots->q_stride;
         dots->wide_q[i] = values_take(dtype, values, &check->random, width, NULL);
         for (size_t c = 0; c < width; c++) {
-            row[c] = (float)dots->wide_q[i][c];
+            q[c] = (float)dots->wide_q[i][c];
         }
         if (dots->parts > 0) {
             float *spare = guarded_place(&check->spare, 0, dots->q_stride * sizeof(float),
                                          sizeof(float), check->shape.place);
-            check->kernels->pack(row, dots->q_stride, spare);
+            check->kernels->pack(q, dots->q_stride, spare);
         }
     }
     memcpy(q_before, dots->q, dots->q_floats * sizeof(float));
 }
 
-/* From the first score to the last; what lies between the rows is nobody's. */
+/* From the first score to the last; between the queries lies what may not be written. */
 static size_t score_bytes(const struct shape *shape)
 {
     return (size_t)((shape->queries - 1) * TILE_KEYS + shape->keys) * sizeof(float);
 }
 
 /* All queries and keys, without a prefetch. */
-static struct dot_job job_of(const struct dots *dots, const struct shape *shape)
+static struct kernel_dot_job job_of(const struct dots *dots, const struct shape *shape)
 {
-    return (struct dot_job){
+    return (struct kernel_dot_job){
         .dtype = dots->dtype,
         .q_parts = dots->parts,
         .q = dots->q,
@@ -85,7 +85,7 @@ static void call_whole(struct dots *dots, struct check *check)
     const struct shape *shape = &check->shape;
     dots->scores =
         guarded_place(&check->output, 0, score_bytes(shape), sizeof(float), shape->place);
-    struct dot_job job = job_of(dots, shape);
+    struct kernel_dot_job job = job_of(dots, shape);
     if (shape->width % 2 == 0) {
         job.prefetch = (struct kernel_prefetch){dots->keys.prefetched, dots->keys.bytes};
     }
@@ -154,12 +154,12 @@ static void compare_alone(const struct dots *dots, struct check *check)
 {
     const struct shape *shape = &check->shape;
     const int pairs = shape->queries * shape->keys;
-    for (int n = 0; n < pairs && n < MOST_ALONE; n++) {
-        const int pair = pairs <= MOST_ALONE ? n : random_between(&check->random, 0, pairs - 1);
+    for (int n = 0; n < pairs && n < MAX_ALONE; n++) {
+        const int pair = pairs <= MAX_ALONE ? n : random_between(&check->random, 0, pairs - 1);
         const int i = pair / shape->keys;
         const int j = pair % shape->keys;
         float alone = 0;
-        struct dot_job job = job_of(dots, shape);
+        struct kernel_dot_job job = job_of(dots, shape);
         job.q += (size_t)i * dots->q_stride;
         job.keys += j;
         job.num_queries = job.num_keys = 1;
@@ -173,16 +173,16 @@ static void compare_alone(const struct dots *dots, struct check *check)
 /* A random run of queries with random keys in random order. */
 static void compare_group(const struct dots *dots, struct check *check)
 {
-    static float scores[MOST_QUERIES * TILE_KEYS];
+    static float scores[MAX_QUERIES * TILE_KEYS];
     const void *keys[TILE_KEYS];
     int chosen[TILE_KEYS];
     const int first = random_between(&check->random, 0, check->shape.queries - 1);
     const int queries = random_between(&check->random, 1, check->shape.queries - first);
-    const int num_keys = rows_choose(&dots->keys, &check->random, chosen);
+    const int num_keys = cells_choose(&dots->keys, &check->random, chosen);
     for (int n = 0; n < num_keys; n++) {
         keys[n] = dots->keys.stored[chosen[n]];
     }
-    struct dot_job job = job_of(dots, &check->shape);
+    struct kernel_dot_job job = job_of(dots, &check->shape);
     job.q += (size_t)first * dots->q_stride;
     job.keys = keys;
     job.num_queries = queries;
@@ -201,12 +201,12 @@ static void compare_group(const struct dots *dots, struct check *check)
 /* Keys that were widened before, as a staged tile has them. */
 static void compare_widened(const struct dots *dots, struct check *check)
 {
-    static float scores[MOST_QUERIES * TILE_KEYS];
+    static float scores[MAX_QUERIES * TILE_KEYS];
     const void *keys[TILE_KEYS];
     for (int j = 0; j < check->shape.keys; j++) {
         keys[j] = dots->keys.floats[j];
     }
-    struct dot_job job = job_of(dots, &check->shape);
+    struct kernel_dot_job job = job_of(dots, &check->shape);
     job.dtype = PKV_F32;
     job.keys = keys;
     job.scores = scores;
@@ -221,7 +221,7 @@ static void compare_widened(const struct dots *dots, struct check *check)
 
 static void run_dots(struct dots *dots, struct check *check, enum values keys, enum values queries)
 {
-    rows_place(&dots->keys, check, dots->dtype, keys);
+    cells_place(&dots->keys, check, dots->dtype, keys);
     place_queries(dots, check, queries);
     call_whole(dots, check);
     compare_values(dots, check);
@@ -230,7 +230,7 @@ static void run_dots(struct dots *dots, struct check *check, enum values keys, e
     if (dots->parts == 0) {
         compare_widened(dots, check);
     }
-    rows_check_unchanged(&dots->keys, check);
+    cells_check_unchanged(&dots->keys, check);
     check_that(check, memcmp(q_before, dots->q, dots->q_floats * sizeof(float)) == 0,
                "q was written");
 }
@@ -266,43 +266,4 @@ void check_dot_hi(struct check *check)
 void check_dot_both(struct check *check)
 {
     walk_tiles(check, run_both);
-}
-
-/* ---- pack ---------------------------------------------------------------------------------- */
-
-/* x = hi + lo by the conversions of support/test.h, q_stride of each. */
-static void pack_row(struct check *check, enum values values, size_t width, size_t stride)
-{
-    const enum place place = check->shape.place;
-    float *row = guarded_place(&check->output, 0, stride * sizeof *row, sizeof *row, place);
-    float *spare = guarded_place(&check->spare, 0, stride * sizeof *row, sizeof *row, place);
-    uint16_t parts[2 * MOST_STRIDE];
-    memset(row, 0, stride * sizeof *row);
-    const double *wide = values_take(PKV_F32, values, &check->random, width, row);
-    check->kernels->pack(row, stride, spare);
-    memcpy(parts, row, stride * sizeof *row);
-    for (size_t c = 0; c < stride; c++) {
-        const double x = c < width ? wide[c] : 0.0;
-        const uint16_t hi = ref_to_bf16(x);
-        /* exact; an infinite x, or one that rounds to infinity, has no rest */
-        const bool has_rest = isfinite(ref_from_bf16(hi)) != 0;
-        const float rest = has_rest ? (float)(x - (double)ref_from_bf16(hi)) : 0.0f;
-        check_half(check, PKV_BF16, "high part", c, parts[c], hi);
-        check_half(check, PKV_BF16, "low part", c, parts[stride + c], ref_to_bf16((double)rest));
-    }
-    check_output_edges(check, row, stride * sizeof *row);
-    check_that(check, guarded_is_clean(&check->spare, 0, spare, stride * sizeof *row),
-               "bytes before or behind spare were written");
-}
-
-void check_pack(struct check *check)
-{
-    for (size_t n = 0; n < num_shape_widths * NUM_VALUES * NUM_PLACES && !check->failed; n++) {
-        const size_t width = (size_t)shape_widths[n / (NUM_VALUES * NUM_PLACES)];
-        const enum values values = (enum values)(n / NUM_PLACES % NUM_VALUES);
-        check->shape =
-            (struct shape){-1, -1, (int)width, (enum place)(n % NUM_PLACES), values_name(values)};
-        pack_row(check, values, width, padded(width));
-        pack_row(check, values, width, padded(width) + PAD_LANES);
-    }
 }

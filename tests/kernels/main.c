@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "attn/dispatch.h"
 #include "kernels/check.h"
 
 #define EVERY_DTYPE 0x1f
@@ -117,10 +118,10 @@ static int run_levels(enum pkv_isa wanted, uint64_t seed)
     struct totals totals = {0, 0};
     struct check check = {
         .seed = seed,
-        .rows = guarded_create(TILE_KEYS, MOST_WIDTH * sizeof(float)),
+        .cells = guarded_create(TILE_KEYS, MAX_WIDTH * sizeof(float)),
         .input = guarded_create(1, 1u << 19),
         .output = guarded_create(1, 1u << 19),
-        .spare = guarded_create(1, 4 * MOST_STRIDE * sizeof(float)),
+        .spare = guarded_create(1, 4 * MAX_STRIDE * sizeof(float)),
     };
     values_create(seed);
     catch_signals();
@@ -128,7 +129,7 @@ static int run_levels(enum pkv_isa wanted, uint64_t seed)
         if (wanted != PKV_ISA_BEST && (int)wanted != isa) {
             continue;
         }
-        check.kernels = kernels_for((enum pkv_isa)isa);
+        check.kernels = dispatch_kernels((enum pkv_isa)isa);
         if (check.kernels == NULL) {
             printf("skipped: %s, not on this machine or not in this build\n",
                    pkv_isa_name((enum pkv_isa)isa));

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * softmax.c: one tile of online softmax of one and of several queries, and softcap. With u = UNIT
- * the bounds are
+ * softmax.c: one tile of online softmax, of one and of several queries. With u = UNIT the bounds:
  *
  *   weight   (3 + |score - m|) u of itself: the difference is rounded once, which the exponential
  *            turns into a relative error; exp itself is reduced exactly but for one rounding of
  *            r <= ln 2 / 2, and its last two steps of Horner's rule cost (1 + r) u. Below
  *            exp(-87.33) a weight may be 0
- *   sum      its terms' bounds, and one rounding an addition
- *   softcap  8 u of the result: 1 for x / cap, at most 6 for tanh (exp's 3, halved by the slope,
- *            two roundings and a division), 1 for the product with cap */
+ *   sum      its terms' bounds, and one rounding an addition */
 #include "kernels/check.h"
 
 #include <math.h>
@@ -17,8 +14,6 @@
 
 /* exp(-87.33), below which kernels answer 0. */
 #define SMALLEST_WEIGHT 1.19e-38
-
-/* ---- softmax ------------------------------------------------------------------------------- */
 
 enum masks { MASK_NONE, MASK_SOME, MASK_ALL, NUM_MASKS };
 
@@ -109,7 +104,7 @@ static void check_tile(struct check *check, const struct tile *tile)
     const double max = largest_of(tile);
     check_output_edges(check, tile->scores, end * sizeof tile->scores[0]);
     if (check_spoilt(check, tile)) {
-        return; /* padding may be NaN too: the row is lost, and nobody reads that far */
+        return; /* padding may be NaN too: the query is lost, and nothing reads that far */
     }
     for (size_t j = tile->num_keys; j < end; j++) {
         check_value(check, "padding", 0, j, tile->scores[j], 0, 0);
@@ -147,7 +142,7 @@ static float random_scale(struct test_random *random)
 
 static void soften(struct check *check, struct tile *tile, float scale)
 {
-    const struct softmax_job job = {
+    const struct kernel_softmax_job job = {
         .scores = tile->scores,
         .num_queries = 1,
         .num_keys = check->shape.keys,
@@ -178,9 +173,9 @@ static void run_tile(struct check *check, enum values values, enum masks mask)
 /* Several queries in one call, some of which may not see a key: each has the bits it has alone. */
 static void run_batch(struct check *check, int queries)
 {
-    static float scores[MOST_QUERIES * TILE_KEYS];
-    struct tile tiles[MOST_QUERIES];
-    float max[MOST_QUERIES], sum[MOST_QUERIES], alpha[MOST_QUERIES];
+    static float scores[MAX_QUERIES * TILE_KEYS];
+    struct tile tiles[MAX_QUERIES];
+    float max[MAX_QUERIES], sum[MAX_QUERIES], alpha[MAX_QUERIES];
     const size_t keys = (size_t)check->shape.keys;
     const float scale = random_scale(&check->random);
     for (size_t i = 0; i < (size_t)queries; i++) {
@@ -196,7 +191,7 @@ static void run_batch(struct check *check, int queries)
         sum[i] = tile->to.sum;
         soften(check, tile, scale);
     }
-    const struct softmax_job job = {
+    const struct kernel_softmax_job job = {
         .scores = scores,
         .num_queries = queries,
         .num_keys = check->shape.keys,
@@ -228,8 +223,8 @@ static void run_after_nan(struct check *check, struct state state, enum masks ma
     check_value(check, "sum of the tile after NaN", 0, 0, tile.to.sum, (double)NAN, 0);
 }
 
-/* NaN among scores that are minus infinity, first tile: it must not pass for a masked key, nor be
- * forgotten by the next tile. */
+/* NaN among scores that are minus infinity, first tile: it must not pass for a masked key, and
+ * the next tile must still show it. */
 static void run_lone_nan(struct check *check, size_t at)
 {
     struct tile tile = {.num_keys = (size_t)check->shape.keys, .from = {-INFINITY, 0.0f}};
@@ -269,38 +264,6 @@ void check_softmax(struct check *check)
         for (int queries = 1; queries <= 10; queries++) {
             check->shape = (struct shape){queries, keys, -1, PLACE_ENDS, "a batch"};
             run_batch(check, queries);
-        }
-    }
-}
-
-/* ---- softcap ------------------------------------------------------------------------------- */
-
-static void softcap_row(struct check *check, const double *wide, float *x, size_t count, float cap)
-{
-    check->kernels->softcap(x, count, cap);
-    for (size_t i = 0; i < count; i++) {
-        const double expected = (double)cap * tanh(wide[i] / (double)cap);
-        /* a quotient below 2^-126 is rounded to a multiple of 2^-149 */
-        const double tolerance = 8 * UNIT * fabs(expected) + TINY * ((double)cap + 1);
-        check_value(check, "x", 0, i, x[i], expected, tolerance);
-        check_that(check, !(fabsf(x[i]) > cap), "softcap went over its cap");
-    }
-    check_output_edges(check, x, count * sizeof *x);
-}
-
-void check_softcap(struct check *check)
-{
-    static const float caps[] = {1.0f, 30.0f, 50.0f, 0.001f, 30000.0f, 1e-20f, 1e20f};
-    for (int count = -1; next_count(&count);) {
-        for (int n = 0; n < NUM_PLACES * NUM_VALUES && !check->failed; n++) {
-            const enum place place = (enum place)(n % NUM_PLACES);
-            const enum values values = (enum values)(n / NUM_PLACES);
-            const size_t bytes = (size_t)count * sizeof(float);
-            float *x = guarded_place(&check->output, 0, bytes, sizeof *x, place);
-            const double *wide = values_take(PKV_F32, values, &check->random, (size_t)count, x);
-            check->shape = (struct shape){-1, -1, count, place, values_name(values)};
-            softcap_row(check, wide, x, (size_t)count,
-                        caps[random_u64(&check->random) % (sizeof caps / sizeof caps[0])]);
         }
     }
 }

@@ -147,13 +147,13 @@ void values_create(uint64_t seed)
 }
 
 const double *values_take(enum pkv_dtype dtype, enum values values, struct test_random *random,
-                          size_t count, void *row)
+                          size_t count, void *array)
 {
     const struct pool *pool = &pools[dtype][values];
     const size_t offset = random_u64(random) % (POOL_VALUES - count + 1);
     const size_t element = pkv_dtype_bytes(dtype);
-    if (row != NULL && count > 0) {
-        memcpy(row, (const char *)pool->stored + offset * element, count * element);
+    if (array != NULL && count > 0) {
+        memcpy(array, (const char *)pool->stored + offset * element, count * element);
     }
     return pool->wide + offset;
 }

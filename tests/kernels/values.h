@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * values.h: pools of test values. A pool holds numbers of one dtype and one kind with the doubles
- * that they stand for; a row is a stretch of a pool at a random offset, so that filling and
+ * that they stand for; an array is a stretch of a pool at a random offset, so that filling and
  * widening cost a copy. Pools are made once a program from its seed and are constant after. */
 #ifndef PKV_TEST_KERNELS_VALUES_H
 #define PKV_TEST_KERNELS_VALUES_H
@@ -25,10 +25,10 @@ enum values {
 const char *values_name(enum values values);
 void values_create(uint64_t seed);
 
-/* Copies `count` values from a random place of the pool to row, which may be NULL, and returns
+/* Copies `count` values from a random place of the pool to array, which may be NULL, and returns
  * where their doubles begin. */
 const double *values_take(enum pkv_dtype dtype, enum values values, struct test_random *random,
-                          size_t count, void *row);
+                          size_t count, void *array);
 
 /* bits as a float and back */
 float float_of(uint32_t bits);

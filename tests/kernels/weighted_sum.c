@@ -5,21 +5,21 @@
  * often half of the smallest subnormal. Beside the values it checks that an accumulator has the
  * same bits alone, in any group of queries, with a prefetch or without, with values that were
  * widened before, and channel by channel whatever the width. */
-#include "kernels/rows.h"
+#include "kernels/cells.h"
 
 #include <math.h>
 #include <string.h>
 
 struct sums {
-    struct rows values;
-    const double *p[MOST_QUERIES], *acc[MOST_QUERIES], *alpha;
+    struct cells values;
+    const double *p[MAX_QUERIES], *acc[MAX_QUERIES], *alpha;
     float *stored_p, *stored_alpha;
     size_t p_bytes, acc_stride, acc_floats;
     float *result;
     bool is_finite; /* p and alpha: then zeros of the padding stay zeros */
 };
 
-static float acc_before[MOST_QUERIES * MOST_STRIDE], p_before[MOST_QUERIES * TILE_KEYS];
+static float acc_before[MAX_QUERIES * MAX_STRIDE], p_before[MAX_QUERIES * TILE_KEYS];
 
 /* Weights beyond the last key are NaN. */
 static void place_weights(struct sums *sums, struct check *check, enum values weights)
@@ -60,9 +60,9 @@ static void place_accumulators(struct sums *sums, struct check *check)
 }
 
 /* All queries and values, without a prefetch. */
-static struct weighted_sum_job job_of(const struct sums *sums, const struct check *check)
+static struct kernel_weighted_sum_job job_of(const struct sums *sums, const struct check *check)
 {
-    return (struct weighted_sum_job){
+    return (struct kernel_weighted_sum_job){
         .dtype = check->dtype,
         .weights = sums->stored_p,
         .alpha = sums->stored_alpha,
@@ -79,7 +79,7 @@ static void call_whole(struct sums *sums, struct check *check)
 {
     const struct shape *shape = &check->shape;
     const size_t bytes = sums->acc_floats * sizeof(float);
-    struct weighted_sum_job job = job_of(sums, check);
+    struct kernel_weighted_sum_job job = job_of(sums, check);
     if (shape->width % 2 == 0) {
         job.prefetch = (struct kernel_prefetch){sums->values.prefetched, sums->values.bytes};
     }
@@ -93,8 +93,8 @@ static void call_whole(struct sums *sums, struct check *check)
 
 static void compare_values(const struct sums *sums, struct check *check, int query)
 {
-    double sum[MOST_WIDTH];
-    double size[MOST_WIDTH];
+    double sum[MAX_WIDTH];
+    double size[MAX_WIDTH];
     const int width = check->shape.width;
     const int keys = check->shape.keys;
     for (int c = 0; c < width; c++) {
@@ -124,10 +124,10 @@ static void compare_again(const struct sums *sums, struct check *check, const ch
                           enum pkv_dtype dtype, const void *const *values, int first, int count,
                           int width)
 {
-    static float again[MOST_QUERIES * MOST_STRIDE];
+    static float again[MAX_QUERIES * MAX_STRIDE];
     const size_t begin = (size_t)first * sums->acc_stride;
     memcpy(again, acc_before + begin, (size_t)count * sums->acc_stride * sizeof(float));
-    struct weighted_sum_job job = job_of(sums, check);
+    struct kernel_weighted_sum_job job = job_of(sums, check);
     job.dtype = dtype;
     job.weights += first * TILE_KEYS;
     job.alpha += first;
@@ -170,7 +170,7 @@ static void run_sums(struct check *check, enum values values, enum values weight
 {
     struct sums sums = {.p_bytes = 0};
     const bool is_usual = random_between(&check->random, 0, 1) != 0 && values != VALUES_LIMIT;
-    rows_place(&sums.values, check, check->dtype, values);
+    cells_place(&sums.values, check, check->dtype, values);
     place_weights(&sums, check, is_usual ? VALUES_WEIGHT : weights);
     place_accumulators(&sums, check);
     call_whole(&sums, check);
@@ -178,7 +178,7 @@ static void run_sums(struct check *check, enum values values, enum values weight
         compare_values(&sums, check, i);
     }
     compare_bits(&sums, check);
-    rows_check_unchanged(&sums.values, check);
+    cells_check_unchanged(&sums.values, check);
 }
 
 void check_weighted_sum(struct check *check)

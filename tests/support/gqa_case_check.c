@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "attn/kernels.h"
+#include "attn/dispatch.h"
 #include "support/gqa_case.h"
 
 static bool is_code(enum pkv_dtype dtype)
@@ -137,7 +137,7 @@ static bool splits_queries(const struct gqa_case *c)
 {
     const enum pkv_dtype keys =
         c->spec.form == PKV_CACHE_NONE ? c->spec.dtype : c->args.past.k_dtype;
-    return kernels_for(c->isa)->pack != NULL && c->spec.dtype != PKV_F32 && keys == PKV_BF16;
+    return dispatch_kernels(c->isa)->pack != NULL && c->spec.dtype != PKV_F32 && keys == PKV_BF16;
 }
 
 double gqa_case_bound(const struct gqa_case *c, const struct reference *ref, size_t at,
