@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * decode.c: decode steps on memory of one's own choosing, without the managed cache: a pool that
- * hands out block ids, pages that give them content, and the operator that appends and attends.
- * README.md shows the middle of this file. Every query is zero, so a step's answer is the plain
- * mean of the values so far, which main compares. */
+ * decode.c: decode steps on the lower layers alone, for servers with a cache manager of their own:
+ * a pool of block ids, pages that hold what blocks contain, and the operator that appends and
+ * attends. Every query is zero, so a step's result is the mean of the values so far, which main
+ * compares. */
 #include <pagedkv.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,7 +67,7 @@ static void decode(float *q, float *k, float *v, float *out)
     args.block_table = table;
     args.max_blocks = MAX_BLOCKS;
     args.kv_lens = &length;
-    must(pkv_pages_view(pages, 0, &args.past)); /* where the keys and values of layer 0 lie */
+    must(pkv_pages_view(pages, 0, &args.past)); /* where layer 0 has its keys and values */
     while (length < STEPS) {
         if (length % BLOCK_SIZE == 0) {
             must(pkv_pool_alloc(pool, 1, &table[length / BLOCK_SIZE]));
