@@ -445,6 +445,8 @@ SPOIL(start_beyond, x->start = x->narrow_start = x->gqa->args.past.block_size - 
 SPOIL(start_far_beyond, x->start = x->narrow_start = INT32_MAX)
 SPOIL_TENSOR(start_wraps, KVCACHE_START, x->start = (int64_t)1 << 32; t->data = &x->start;
              t->type = PKV_TENSOR_INT64)
+SPOIL_TENSOR(start_near_the_end, KVCACHE_START, x->start = INT64_MAX; t->data = &x->start;
+             t->type = PKV_TENSOR_INT64)
 SPOIL(slots_on_dense, contract_case_set(x, SLOT_IDS, x->unread, PKV_TENSOR_INT32, 1, 3, 0, 0, 0);
       x->unread[1] = 1; x->unread[2] = 2)
 SPOIL(lengths_on_dense,
@@ -465,6 +467,7 @@ static void dense_starts_that_lead_astray_refuse(void)
         {"no room behind the start", start_beyond, "kv_lens[0]"},
         {"a start beyond the cache", start_far_beyond, "kvcache_start"},
         {"a start of 2^32", start_wraps, "kvcache_start"},
+        {"a start of INT64_MAX", start_near_the_end, "kvcache_start"},
         {"slot_ids", slots_on_dense, "slot_ids"},
         {"cu_seqlens_k", lengths_on_dense, "cu_seqlens_k"},
         {"present that is not past", present_elsewhere, "present"},
@@ -593,7 +596,7 @@ static void rope_and_norms_that_do_not_fit_refuse(void)
     static const struct refusal refusals[] = {
         {"rope_cos without rope_sin", cos_alone, "rope_sin"},
         {"rope_sin without rope_cos", sin_alone, "rope_cos"},
-        {"norm weights without cos/sin tables", no_tables, "norm_gain"},
+        {"norm weights without cos/sin tables", no_tables, "q_norm_gain"},
         {"position_ids without cos/sin tables", positions_without_tables, "position_ids"},
         {"rotary_mode without cos/sin tables", mode_without_tables, "rotary_mode"},
         {"unknown rotary_mode", mode_unknown, "rotary_mode"},

@@ -375,7 +375,7 @@ static void single_key_returns_its_stored_value_exactly(void)
 }
 
 /* E2: no finite logit counts as minus infinity, however low it is. */
-static void logits_far_below_any_sentinel_still_weigh(void)
+static void logits_far_below_any_sentinel_still_count(void)
 {
     static const float levels[] = {-6e4f, -524288.0f, -1e8f, -1e30f, 1e30f, 88.0f, -104.0f};
     for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
@@ -409,7 +409,7 @@ static const struct test_case cases[] = {
     TEST(window_holds_in_prefill_as_in_decode),
     TEST(query_heads_read_contiguous_groups_of_kv_heads),
     TEST(single_key_returns_its_stored_value_exactly),
-    TEST(logits_far_below_any_sentinel_still_weigh),
+    TEST(logits_far_below_any_sentinel_still_count),
     TEST_END,
 };
 const struct test_suite suite_gqa = {"gqa", cases};

@@ -388,15 +388,15 @@ SPOIL(after_rope_without_tables, constants->rope_cos = constants->rope_sin = NUL
 static void norms_that_do_not_fit_refuse(void)
 {
     static const struct refusal refusals[] = {
-        {"a norm weight of another length", weight_short, "norm_gain"},
-        {"a norm weight of e4m3", weight_of_codes, "norm_gain"},
+        {"a norm weight of another length", weight_short, "q_norm_gain"},
+        {"a norm weight of e4m3", weight_of_codes, "q_norm_gain"},
         {"a norm weight without eps", weight_without_eps, "qk_norm_eps"},
         {"negative eps", eps_negative, "qk_norm_eps"},
         {"eps NaN", eps_nan, "qk_norm_eps"},
         {"eps infinite", eps_infinite, "qk_norm_eps"},
         {"eps without a norm weight", eps_without_weight, "qk_norm_eps"},
         {"unknown order", order_unknown, "norm_order"},
-        {"after rope without cos/sin tables", after_rope_without_tables, "norm_gain"},
+        {"after rope without cos/sin tables", after_rope_without_tables, "q_norm_gain"},
         {NULL, NULL, NULL}};
     const struct case_spec spec = with_options(0, CASE_ROPE | CASE_NORM);
     assert_all_refuse(&spec, refusals);

@@ -21,63 +21,6 @@ static struct case_spec batch_of(uint64_t seed, enum pkv_cache_form form)
     return spec;
 }
 
-static void workspace_refuses_what_it_cannot_be(void)
-{
-    int mark = 0;
-    pkv_workspace *const untouched = (pkv_workspace *)(void *)&mark;
-    pkv_workspace *workspace = untouched;
-    struct test_memory memory = {0};
-    struct pkv_hooks half = test_hooks(&memory);
-    half.free = NULL;
-    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_workspace_create(-1, PKV_ISA_BEST, NULL, &workspace));
-    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_workspace_create(1025, PKV_ISA_BEST, NULL, &workspace));
-    ASSERT_STATUS(PKV_INVALID_ARGUMENT,
-                  pkv_workspace_create(1, (enum pkv_isa)77, NULL, &workspace));
-    ASSERT_STATUS(PKV_INVALID_ARGUMENT,
-                  pkv_workspace_create(1, (enum pkv_isa)(-1), NULL, &workspace));
-    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_workspace_create(1, PKV_ISA_BEST, &half, &workspace));
-    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_workspace_create(1, PKV_ISA_BEST, NULL, NULL));
-    CU_ASSERT_PTR_EQUAL(workspace, untouched);
-    CU_ASSERT_EQUAL(memory.live, 0);
-    pkv_workspace_destroy(NULL);
-}
-
-static void workspace_says_what_was_chosen(void)
-{
-    for (int isa = PKV_ISA_BEST; isa < PKV_NUM_ISAS; isa++) {
-        pkv_workspace *workspace = NULL;
-        const enum pkv_status status = pkv_workspace_create(3, (enum pkv_isa)isa, NULL, &workspace);
-        if (status == PKV_UNSUPPORTED) {
-            CU_ASSERT(isa > PKV_ISA_SCALAR);
-            CU_ASSERT_PTR_NULL(workspace);
-            continue;
-        }
-        ASSERT_STATUS(PKV_OK, status);
-        const enum pkv_isa chosen = pkv_workspace_isa(workspace);
-        CU_ASSERT(chosen >= PKV_ISA_SCALAR && (int)chosen < PKV_NUM_ISAS);
-        CU_ASSERT(isa == PKV_ISA_BEST || (int)chosen == isa);
-        CU_ASSERT_EQUAL(pkv_workspace_num_threads(workspace), 3);
-        pkv_workspace_destroy(workspace);
-    }
-    pkv_workspace *workspace = case_workspace(0);
-    CU_ASSERT(pkv_workspace_num_threads(workspace) >= 1);
-    pkv_workspace_destroy(workspace);
-    CU_ASSERT_EQUAL(pkv_workspace_isa(NULL), PKV_ISA_SCALAR);
-    CU_ASSERT_EQUAL(pkv_workspace_num_threads(NULL), 0);
-}
-
-static void best_is_the_highest_level_there_is(void)
-{
-    pkv_workspace *best = NULL;
-    ASSERT_STATUS(PKV_OK, pkv_workspace_create(1, PKV_ISA_BEST, NULL, &best));
-    for (int isa = (int)pkv_workspace_isa(best) + 1; isa < PKV_NUM_ISAS; isa++) {
-        pkv_workspace *workspace = NULL;
-        ASSERT_STATUS(PKV_UNSUPPORTED,
-                      pkv_workspace_create(1, (enum pkv_isa)isa, NULL, &workspace));
-    }
-    pkv_workspace_destroy(best);
-}
-
 /* One plan, several layers with pointers of their own. */
 static void plan_is_run_once_per_layer(void)
 {
@@ -680,9 +623,6 @@ static void more_rows_and_heads_than_can_be_numbered_refuse(void)
 }
 
 static const struct test_case cases[] = {
-    TEST(workspace_refuses_what_it_cannot_be),
-    TEST(workspace_says_what_was_chosen),
-    TEST(best_is_the_highest_level_there_is),
     TEST(plan_is_run_once_per_layer),
     TEST(plan_for_reading_and_plan_for_appending_alone_run),
     TEST(run_refuses_what_was_not_planned),

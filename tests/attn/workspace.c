@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Workspaces: what create refuses and answers, and calls whose sizes are as large as the arguments
+ * can say. Those are planned alone, with addresses at which there is no memory: a plan reads no
+ * channel. */
+#include <string.h>
+
+#include "support/gqa_case.h"
+
+static void workspace_refuses_what_it_cannot_be(void)
+{
+    int mark = 0;
+    pkv_workspace *const untouched = (pkv_workspace *)(void *)&mark;
+    pkv_workspace *workspace = untouched;
+    struct test_memory memory = {0};
+    struct pkv_hooks half = test_hooks(&memory);
+    half.free = NULL;
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_workspace_create(-1, PKV_ISA_BEST, NULL, &workspace));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_workspace_create(1025, PKV_ISA_BEST, NULL, &workspace));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT,
+                  pkv_workspace_create(1, (enum pkv_isa)77, NULL, &workspace));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT,
+                  pkv_workspace_create(1, (enum pkv_isa)(-1), NULL, &workspace));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_workspace_create(1, PKV_ISA_BEST, &half, &workspace));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_workspace_create(1, PKV_ISA_BEST, NULL, NULL));
+    CU_ASSERT_PTR_EQUAL(workspace, untouched);
+    CU_ASSERT_EQUAL(memory.live, 0);
+    pkv_workspace_destroy(NULL);
+}
+
+static void workspace_says_what_was_chosen(void)
+{
+    for (int isa = PKV_ISA_BEST; isa < PKV_NUM_ISAS; isa++) {
+        pkv_workspace *workspace = NULL;
+        const enum pkv_status status = pkv_workspace_create(3, (enum pkv_isa)isa, NULL, &workspace);
+        if (status == PKV_UNSUPPORTED) {
+            CU_ASSERT(isa > PKV_ISA_SCALAR);
+            CU_ASSERT_PTR_NULL(workspace);
+            continue;
+        }
+        ASSERT_STATUS(PKV_OK, status);
+        const enum pkv_isa chosen = pkv_workspace_isa(workspace);
+        CU_ASSERT(chosen >= PKV_ISA_SCALAR && (int)chosen < PKV_NUM_ISAS);
+        CU_ASSERT(isa == PKV_ISA_BEST || (int)chosen == isa);
+        CU_ASSERT_EQUAL(pkv_workspace_num_threads(workspace), 3);
+        pkv_workspace_destroy(workspace);
+    }
+    pkv_workspace *workspace = case_workspace(0);
+    CU_ASSERT(pkv_workspace_num_threads(workspace) >= 1);
+    pkv_workspace_destroy(workspace);
+    CU_ASSERT_EQUAL(pkv_workspace_isa(NULL), PKV_ISA_SCALAR);
+    CU_ASSERT_EQUAL(pkv_workspace_num_threads(NULL), 0);
+}
+
+static void best_is_the_highest_level_there_is(void)
+{
+    pkv_workspace *best = NULL;
+    ASSERT_STATUS(PKV_OK, pkv_workspace_create(1, PKV_ISA_BEST, NULL, &best));
+    for (int isa = (int)pkv_workspace_isa(best) + 1; isa < PKV_NUM_ISAS; isa++) {
+        pkv_workspace *workspace = NULL;
+        ASSERT_STATUS(PKV_UNSUPPORTED,
+                      pkv_workspace_create(1, (enum pkv_isa)isa, NULL, &workspace));
+    }
+    pkv_workspace_destroy(best);
+}
+
+/* An address far from any other one of the call. */
+static void *nowhere(int index)
+{
+    return (void *)(((uintptr_t)index + 1) << 58);
+}
+
+/* One query of 2^30 heads reads one KV head of 2^30 channels. The scratch of a thread is some 2^62
+ * bytes, that of four threads more than a size_t counts. */
+static void scratch_that_a_size_cannot_count_is_no_memory(void)
+{
+    const int32_t kv_len = 1;
+    pkv_workspace *workspace = NULL;
+    pkv_plan *plan = NULL;
+    struct test_memory memory = {0};
+    const struct pkv_hooks hooks = test_hooks(&memory);
+    const struct pkv_gqa_args args = {
+        .size = sizeof args,
+        .form = PKV_CACHE_DENSE,
+        .dtype = PKV_F16,
+        .num_heads = 1 << 30,
+        .kv_heads = 1,
+        .k_width = 1 << 30,
+        .v_width = 1,
+        .batch = 1,
+        .num_tokens = 1,
+        .kv_lens = &kv_len,
+        .q = nowhere(0),
+        .out = nowhere(60),
+        .past = {.k = nowhere(61),
+                 .v = nowhere(62),
+                 .k_dtype = PKV_F16,
+                 .v_dtype = PKV_F16,
+                 .num_blocks = 1,
+                 .kv_heads = 1,
+                 .block_size = 1,
+                 .k_width = 1 << 30,
+                 .v_width = 1},
+    };
+    ASSERT_STATUS(PKV_OK, pkv_workspace_create(4, test_isa(), &hooks, &workspace));
+    ASSERT_STATUS(PKV_OK, pkv_plan_create(workspace, &plan));
+    ASSERT_REFUSED(PKV_NO_MEMORY, "scratch of 4 threads", pkv_gqa_plan(workspace, &args, plan));
+    CU_ASSERT(memory.live_bytes < (size_t)1 << 20);
+    pkv_plan_destroy(plan);
+    pkv_workspace_destroy(workspace);
+}
+
+/* The row's last block of queries ends where an int32_t does. The plan is longer than the memory
+ * that there is for it. */
+static void row_of_as_many_queries_as_an_int32_counts_ends(void)
+{
+    const int32_t cu_seqlens[] = {0, INT32_MAX};
+    const int32_t kv_len = INT32_MAX;
+    pkv_workspace *workspace = NULL;
+    pkv_plan *plan = NULL;
+    struct test_memory memory = {0};
+    const struct pkv_hooks hooks = test_hooks(&memory);
+    const struct pkv_gqa_args args = {
+        .size = sizeof args,
+        .form = PKV_CACHE_DENSE,
+        .dtype = PKV_F16,
+        .num_heads = 1,
+        .kv_heads = 1,
+        .k_width = 1,
+        .batch = 1,
+        .num_tokens = INT32_MAX,
+        .cu_seqlens_q = cu_seqlens,
+        .kv_lens = &kv_len,
+        .q = nowhere(0),
+        .out = nowhere(1),
+        .past = {.k = nowhere(2),
+                 .v = nowhere(3),
+                 .k_dtype = PKV_F16,
+                 .v_dtype = PKV_F16,
+                 .num_blocks = 1,
+                 .kv_heads = 1,
+                 .block_size = INT32_MAX,
+                 .k_width = 1,
+                 .v_width = 1},
+    };
+    ASSERT_STATUS(PKV_OK, pkv_workspace_create(1, test_isa(), &hooks, &workspace));
+    ASSERT_STATUS(PKV_OK, pkv_plan_create(workspace, &plan));
+    memory.fail_at = 12; /* while it pushes tasks */
+    ASSERT_REFUSED(PKV_NO_MEMORY, "plan of 1 rows", pkv_gqa_plan(workspace, &args, plan));
+    pkv_plan_destroy(plan);
+    pkv_workspace_destroy(workspace);
+}
+
+static const struct test_case cases[] = {
+    TEST(workspace_refuses_what_it_cannot_be),
+    TEST(workspace_says_what_was_chosen),
+    TEST(best_is_the_highest_level_there_is),
+    TEST(scratch_that_a_size_cannot_count_is_no_memory),
+    TEST(row_of_as_many_queries_as_an_int32_counts_ends),
+    TEST_END,
+};
+const struct test_suite suite_workspace = {"workspace", cases};
