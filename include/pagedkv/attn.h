@@ -131,10 +131,10 @@ struct pkv_attn_constants {
     int32_t rotary_offset;
     enum pkv_rotary_mode rotary_mode;
 
-    /* RMS norm (Zhang and Sennrich, arXiv:1910.07467) of each head of queries and of new keys, with
-     * a norm weight [k_width] of its own dtype (f32, f16 or bf16). The fields are called gain, the
-     * name in the contract of contract.h for a norm weight. Either may be NULL: not normed. After
-     * rope, rope tables are needed too.
+    /* RMS norm (Zhang and Sennrich, arXiv:1910.07467) of each head of queries and of new keys: norm
+     * weights [k_width] of f32, f16 or bf16 (q_norm_gain is the contract's name for the norm
+     * weight, see contract.h). Either may be NULL: not normed. In the order after rope, cos/sin
+     * tables are needed too.
      *
      *     y[c] = x[c] / sqrt(mean of x^2 + qk_norm_eps) * weight[c]
      */

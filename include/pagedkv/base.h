@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * pagedkv/base.h: what every other header of the library builds on: the version, status words,
- * element types, memory and log hooks of the caller, and the view that describes where keys and
- * values lie in memory. Every other header includes it.
+ * element types, instruction sets, memory and log hooks of the caller, and the view that describes
+ * where keys and values lie in memory. Every other header includes it.
  *
  *     pkv_pool *pool = NULL;
  *     if (pkv_pool_create(1024, NULL, &pool) != PKV_OK) {
@@ -43,9 +43,16 @@
 #define PKV_VERSION_MINOR 1
 #define PKV_VERSION_PATCH 0
 
-/* The compiler extensions that the library needs, in one place; empty where the compiler is not one
- * of the GNU family. Callers need none of them: PKV_API exports a function, PKV_NODISCARD makes the
- * compiler warn where a status is ignored. */
+/* The compiler extensions that the library uses, in one place, and empty for a compiler that is not
+ * of the GNU family. Callers need none of them.
+ *
+ *     PKV_API           exports a function from the shared library
+ *     PKV_NODISCARD     makes the compiler warn where a status is ignored
+ *     PKV_WEAK          a symbol that the process need not have (those of jemalloc)
+ *     PKV_PRINTF        makes the compiler check a format string against its arguments
+ *     PKV_THREAD_LOCAL  a variable of which each thread has its own (the text of the last error)
+ *     PKV_PREFETCH      starts loading memory that will be read soon
+ */
 #if defined(__GNUC__)
 #define PKV_API __attribute__((visibility("default")))
 #define PKV_WEAK __attribute__((weak))
@@ -61,12 +68,14 @@
 #define PKV_THREAD_LOCAL _Thread_local
 #define PKV_PREFETCH(address) ((void)(address))
 #endif
+/* 1 in a build with OpenMP, where attention runs on several threads; 0 in a serial one. */
 #if defined(_OPENMP)
 #define PKV_HAVE_OPENMP 1
 #else
 #define PKV_HAVE_OPENMP 0
 #endif
-/* PKV_ON_<machine>(text) is text where a build has kernels of that machine, else nothing. */
+/* PKV_ON_<machine>(text) is text in a build with kernels for that machine, and nothing in others;
+ * PKV_ON_ANY(text) is text everywhere. For the library's one list of instruction sets. */
 #define PKV_ON_ANY(...) __VA_ARGS__
 #if defined(__x86_64__) && !defined(PKV_SCALAR_ONLY)
 #define PKV_ON_X86(...) __VA_ARGS__
@@ -78,6 +87,7 @@
 #else
 #define PKV_ON_ARM64(...)
 #endif
+/* The compiler, as pkv_build_info names it. */
 #if defined(__clang__)
 #define PKV_COMPILER __VERSION__
 #elif defined(__GNUC__)

@@ -1,34 +1,46 @@
 /* SPDX-License-Identifier: MIT
  *
- * pagedkv/cache.h: the managed cache of a continuous-batching server.
+ * pagedkv/cache.h: a managed KV cache for a server with continuous batching: its configuration, its
+ * sequences, and admission. It owns blocks, pages and block tables and plans the attention of every
+ * step; the server keeps the queue of requests and the model.
  *
  *     pkv_cache_create(&config, &cache)
  *     pkv_seq_create(cache, &options, &seq)                      a request arrives
  *     pkv_seq_admit(cache, seq, &prompt, reserve, ...)           room for it, or "not now"
  *     loop
- *       pkv_step_begin(cache, &batch, &step, &shortage)          cells reserved, work planned
- *       for each layer: pkv_step_attend(cache, step, layer, &io) append + attend
+ *       pkv_step_begin(cache, &batch, &step, &shortage)          step.h: cells reserved, planned
+ *       for each layer: pkv_step_attend(cache, step, layer, &io) append and attend
  *       pkv_step_commit(cache, step, NULL)                       lengths advance
  *     pkv_seq_destroy(cache, seq)
+ *     pkv_cache_destroy(cache, false)
  *
- * With config.prefix_cache full blocks of committed tokens stay findable by what they hold, also
- * after their sequences ended and until their memory is needed: admit adopts the longest run of
- * them that a request begins with. A hash only finds candidates; tokens, extras, parent block and
- * namespace decide. The same calls in the same order give the same hits, evictions and block ids.
+ * examples/server_loop.c is this loop as a program, with waiting and preemption. prefix.h has
+ * namespaces, pins, quotas and flushes of the prefix cache, metrics.h has events and counters.
  *
- * Handles are values: index, generation and cache in 64 bits. They can be logged and sent; one that
- * was destroyed, reused or belongs to another cache answers PKV_STALE_HANDLE.
+ * Sequences. A sequence is the cache's side of one request. Its length is the number of its
+ * committed tokens. In each layer group it has a block table, indexed by absolute position; groups
+ * with a sliding window release blocks that no future query can see. Forks share blocks without
+ * copying. A block has at most one writer, the sequence that reserved its next cell; any other
+ * sequence that appends into it gets a copy.
  *
- * A sequence has one length, the number of its committed tokens. Its block table per group is
- * indexed by absolute position; window groups give blocks back once no future query can see them. A
- * block has at most one writer, the sequence that reserved its next cell; any other that appends to
- * it copies it.
+ * Prefix caching (config.prefix_cache). When a block is full and committed, the index records its
+ * content. The block stays cached after its sequences have ended, until its memory is needed, and
+ * pkv_seq_admit adopts the longest cached prefix of a new prompt. A hash only finds candidates:
+ * token ids, extras, the parent block and the namespace are compared, so a hit is never another
+ * text's keys.
  *
- * Threads: any thread may call anything here, except that the calls on one open step (attend,
- * commit, abort, view) come from one thread at a time. One step is open at a time. Metadata is
- * guarded by one mutex, held O(blocks touched) and never during attend. For a sequence of the open
- * step fork, truncate and admit answer PKV_BUSY; destroy succeeds at once: the handle is stale, the
- * row is computed and dropped. */
+ * Determinism. The same calls in the same order give the same hits, evictions, block ids and
+ * statuses. The only clock is the now_ns that the caller passes.
+ *
+ * Ownership. The cache takes all its memory at create, except scratch that the first steps grow.
+ * Sequences, steps and pins are handles: values of 64 bits that can be copied, logged and sent. A
+ * handle that was destroyed, or belongs to another cache, answers PKV_STALE_HANDLE.
+ *
+ * Threads. Any thread may call anything here at any time, except that pkv_cache_destroy must be the
+ * last call. One mutex guards the metadata, held for as long as a call takes as stated and never
+ * while attending. While a sequence is part of the open step (step.h), pkv_seq_fork,
+ * pkv_seq_truncate and pkv_seq_admit answer PKV_BUSY for it; pkv_seq_destroy succeeds at once: the
+ * handle is stale, and the step computes and drops the row. */
 #ifndef PAGEDKV_CACHE_H
 #define PAGEDKV_CACHE_H
 
@@ -41,252 +53,404 @@ extern "C" {
 
 typedef struct pkv_cache pkv_cache;
 
-/* A zeroed handle is stale in every cache. */
+/* A sequence of one cache. A zeroed handle is stale in every cache. */
 typedef struct pkv_seq {
     uint64_t id;
 } pkv_seq;
 
-enum pkv_group_kind { PKV_GROUP_ATTENTION = 0, PKV_GROUP_STATE = 1 /* PKV_UNSUPPORTED so far */ };
+/* ---- configuration ------------------------------------------------------------------------- */
+
+/* What the layers of a group keep for each token. State groups (recurrent layers) have their place
+ * here but are not built: PKV_UNSUPPORTED. */
+enum pkv_group_kind { PKV_GROUP_ATTENTION = 0, PKV_GROUP_STATE = 1 };
+
+/* How a group stores keys and values: in blocks through a table, or in one slot of max_seq_len
+ * tokens for each sequence. Slots cannot be shared: no fork and no prefix cache. */
 enum pkv_storage { PKV_STORAGE_PAGED = 0, PKV_STORAGE_CONTINUOUS = 1 };
 
-/* Layers with one geometry, window, kept prefix, dtype and block table. */
+/* A layer group: layers with one geometry, window, kept prefix and dtype. They share a block table
+ * for each sequence, so a model with full and with sliding-window layers has two groups. At least
+ * one layer of a group must have pages of its own. */
 struct pkv_group_config {
     enum pkv_group_kind kind;
     enum pkv_storage storage;
+    /* >= 1; num_heads of each of its layers is a multiple. */
     int32_t kv_heads;
+    /* Channels of a key head, and of a value head; v_width 0 = k_width. */
     int32_t k_width;
-    int32_t v_width; /* 0 = k_width */
+    int32_t v_width;
+    /* Latent caches (MLA): a value is the first v_width channels of the stored key. */
     bool v_in_k;
     enum pkv_dtype k_dtype;
     enum pkv_dtype v_dtype;
-    int32_t block_size; /* tokens, any size >= 1. Continuous: ignored, a row holds max_seq_len */
-    int64_t sliding_window; /* 0 = none; larger than max_seq_len is clamped to it */
-    int64_t kept_prefix;    /* default of its sequences */
-    int32_t num_blocks;     /* 0: from config.bytes. Continuous: ignored, max_seqs rows */
+    /* Tokens of a block, any number >= 1. Continuous groups ignore it. */
+    int32_t block_size;
+    /* W: a query sees the newest W keys, its own among them. 0 = no window. */
+    int64_t sliding_window;
+    /* P: the first P keys are seen beside the window. A sequence's options can override it. */
+    int64_t kept_prefix;
+    /* Blocks of this group; 0 = a share of config.bytes. Continuous groups have max_seqs slots. */
+    int32_t num_blocks;
 };
 
-/* One layer of the model, in order. A layer with shares_kv reads the pages of layer kv_layer (which
- * must come before it, own its pages, and be of the same group), passes no k and v, and refuses
- * before its owner's append of that step. */
+/* One layer of the model. A layer with shares_kv has no pages of its own: it reads those of layer
+ * kv_layer, an earlier one of the same group with the same k_scale and v_scale, and is passed no k
+ * and v. Every other layer ignores kv_layer. */
 struct pkv_layer_config {
+    /* Index into groups. */
     int32_t group;
+    /* Query heads. */
     int32_t num_heads;
     bool shares_kv;
     int32_t kv_layer;
     struct pkv_attn_constants constants;
 };
 
+/* The configuration of a cache. Its arrays are copied at create, what constants point to included.
+ */
 struct pkv_cache_config {
     size_t size;
     const struct pkv_group_config *groups;
     int32_t num_groups;
+    /* In the order of the model. */
     const struct pkv_layer_config *layers;
     int32_t num_layers;
 
-    enum pkv_dtype dtype; /* of q, k, v and out: f32, f16 or bf16 */
-    size_t bytes; /* payload budget, shared out over groups with num_blocks 0 in proportion to what
-                     max_seqs sequences of max_seq_len tokens would need of each */
+    /* Of queries, new keys and values, and outputs: f32, f16 or bf16. */
+    enum pkv_dtype dtype;
+    /* Payload budget for the groups with num_blocks 0, after the groups with fixed blocks have got
+     * theirs. It is divided in proportion to what max_seqs sequences of max_seq_len tokens would
+     * need of each group. Not read when no group needs it. */
+    size_t bytes;
+    /* Sequences alive at once, in [1, 2^24]. */
     int32_t max_seqs;
+    /* Tokens of one sequence, >= 1. */
     int32_t max_seq_len;
-    int32_t max_step_rows;   /* 0 = max_seqs */
-    int32_t max_step_tokens; /* sum of q_lens of a step */
-    int num_threads;         /* 0 = OpenMP's default at create */
+    /* Rows of one step; 0 = max_seqs, and larger numbers count as that. */
+    int32_t max_step_rows;
+    /* Tokens of all rows of one step, >= 1. */
+    int32_t max_step_tokens;
+    /* Threads that attend, in [0, 1024]; 0 = OpenMP's default at create. */
+    int num_threads;
     enum pkv_isa isa;
     struct pkv_hooks hooks;
-    bool poison_freed; /* debug: cells of a block are overwritten with NaN when it becomes free, or,
-                          if it stays cached, when it is evicted */
-    bool zero_freed;   /* security: with zeros */
+    /* Debugging: a block's cells are overwritten with NaN when it becomes free, or when it is
+     * evicted if it stays cached until then. */
+    bool poison_freed;
+    /* Security: the same with zeros. Excludes poison_freed. */
+    bool zero_freed;
 
-    /* The prefix cache. Off, everything else here is ignored but watermark_blocks. On, all groups
-     * are paged and have one block_size, and there are at most 64 (else PKV_UNSUPPORTED). */
+    /* The prefix cache. With it every group is paged and of one block_size, and there are at most
+     * 64 groups, else PKV_UNSUPPORTED. Without it, what follows is ignored except watermark_blocks.
+     */
     bool prefix_cache;
-    int32_t num_index_nodes;  /* blocks that the index can know; 0 = twice the blocks of all groups,
-                                 and never fewer than once: windows leave nodes without a block */
-    int32_t max_namespaces;   /* namespaces in use at once, and fields of them likewise: a sequence,
-                                 a quota or a cached block uses one; 0 = one a node and 1024 */
-    int32_t watermark_blocks; /* free blocks that an admission leaves in every group */
-    int32_t max_pinned_blocks; /* of each group, by pkv_prefix_pin; 0 = none may be pinned */
-    int32_t num_events;        /* the last so many wait for pkv_events_drain; 0 = none are kept */
-    const void *fingerprint;   /* bytes that name model, weights, format: part of every key */
+    /* Nodes of the prefix index. A node stands for one full block of tokens in one place of a
+     * prompt, and names the block that holds it in each group; so the number bounds how many
+     * different blocks of text can be found. 0 = twice the blocks of all groups together. A number
+     * below those blocks is PKV_INVALID_ARGUMENT. Windows are the reason for more nodes than
+     * blocks: a node whose block has left the window is needed as long as later blocks are cached.
+     */
+    int32_t num_index_nodes;
+    /* Different namespaces in use at once, and different fields of them likewise, in [0, 2^24]. A
+     * namespace is in use while a sequence, a quota or a cached block names it. 0 = one for each
+     * node and 1024 more. */
+    int32_t max_namespaces;
+    /* Free blocks that an admission must leave in every group, for the growth of sequences that
+     * run. Steps may use them. */
+    int32_t watermark_blocks;
+    /* Blocks of each group that pins may hold, and pins at once, in [0, 2^24]; 0 = none. */
+    int32_t max_pinned_blocks;
+    /* Capacity of the event ring (pkv_events_drain): it keeps the newest so many events until they
+     * are drained, and counts those that it overwrites. 0 = no events. */
+    int32_t num_events;
+    /* fingerprint [fingerprint_bytes]: whatever else decides what cached keys mean, such as model,
+     * weights and quantisation. It enters every block key. NULL with 0 bytes = nothing. */
+    const void *fingerprint;
     int32_t fingerprint_bytes;
-    int32_t masked_hash_bits; /* test hook, in [0, 128]: so many bits of each hash are cleared */
+    /* For tests: so many bits of each hash are cleared, in [0, 128]. No answer depends on it. */
+    int32_t masked_hash_bits;
 };
 
-/* Exact bytes, before anything is allocated. */
+/* Exact sizes of a cache in bytes. */
 struct pkv_cache_sizes {
-    size_t payload_bytes;  /* pages and rows of all groups */
-    size_t table_bytes;    /* reserved address space of block tables and, with the prefix cache, of
-                              the sequences' tokens; mapped as used */
-    size_t metadata_bytes; /* all else that create takes, scratch of attention not counted */
-    size_t token_bytes;    /* of one token, all groups and layers that own pages */
+    /* Keys and values of all groups. */
+    size_t payload_bytes;
+    /* Reserved address space of block tables and, with the prefix cache, of the tokens of sequences
+     * and nodes. Physical memory is used only as it is touched. */
+    size_t table_bytes;
+    /* Everything else that create takes, except scratch of attention. */
+    size_t metadata_bytes;
+    /* One token in all layers that have pages. */
+    size_t token_bytes;
 };
 
-/* Checks the whole config, then fills *sizes. PKV_INVALID_ARGUMENT names the field; PKV_UNSUPPORTED
- * for what README lists as a limit. O(groups * layers). Any thread. */
+/* Checks a configuration and computes the exact sizes of its cache, without making it.
+ *
+ * Returns PKV_OK and fills *sizes; PKV_INVALID_ARGUMENT, and the last error names the field;
+ * PKV_UNSUPPORTED for what README lists as a limit; PKV_NEVER_FITS when config->bytes leaves a
+ * group without a block. Any thread; O(groups * layers). */
 PKV_API PKV_NODISCARD enum pkv_status pkv_cache_size(const struct pkv_cache_config *config,
                                                      struct pkv_cache_sizes *sizes);
 
-/* The inverse: how many blocks of each group (num_blocks [num_groups]; continuous: rows) the
- * payload budget `bytes` gives. Groups with num_blocks set keep it and count against the budget.
- * PKV_NEVER_FITS when a group would get none. */
+/* Computes how many blocks each group gets from a payload budget: the inverse of pkv_cache_size,
+ * with `bytes` in the place of config->bytes.
+ *
+ * num_blocks [num_groups] is written. Groups with num_blocks set keep it and count against the
+ * budget, as do continuous groups with their max_seqs slots.
+ *
+ * Returns PKV_OK; PKV_NEVER_FITS when a group would get no block, or the fixed ones alone pass the
+ * budget; else the statuses of pkv_cache_size. Any thread; O(groups * layers). */
 PKV_API PKV_NODISCARD enum pkv_status
 pkv_cache_blocks_for_bytes(const struct pkv_cache_config *config, size_t bytes,
                            int32_t *num_blocks);
 
-/* A cache by config, whose arrays are copied. Takes all memory that it will ever need except
- * scratch that the first steps grow. Statuses of pkv_cache_size, and PKV_NO_MEMORY; PKV_UNSUPPORTED
- * for an isa that this CPU lacks. */
+/* ---- the cache ----------------------------------------------------------------------------- */
+
+/* Makes a cache.
+ *
+ * Returns PKV_OK and the cache in *cache, which the caller destroys; the statuses of
+ * pkv_cache_size; PKV_UNSUPPORTED for an isa that this CPU lacks; PKV_NO_MEMORY. Any thread;
+ * O(metadata bytes): payload is reserved, not touched. */
 PKV_API PKV_NODISCARD enum pkv_status pkv_cache_create(const struct pkv_cache_config *config,
                                                        pkv_cache **cache);
 
-/* From now on create, admit and begin answer PKV_BUSY. Idempotent. */
+/* Closes a cache to new work, as the first part of shutting down: from now on pkv_seq_create,
+ * pkv_seq_fork, pkv_seq_admit and pkv_step_begin answer PKV_BUSY, and probes report it. An open
+ * step goes on. Closing again changes nothing; NULL is accepted. Any thread; O(1). */
 PKV_API void pkv_cache_close(pkv_cache *cache);
 
-/* Frees the cache and all its sequences. PKV_BUSY with an open step, unless force, which aborts it.
- * NULL is PKV_OK. No other thread may still use the cache. */
+/* Frees a cache and all its sequences.
+ *
+ * Returns PKV_OK, for NULL too; PKV_BUSY while a step is open and `force` is false, with nothing
+ * freed. With `force` the open step is gone too. No other thread may be using the cache. O(groups).
+ */
 PKV_API PKV_NODISCARD enum pkv_status pkv_cache_destroy(pkv_cache *cache, bool force);
 
-/* Reads the geometry back: bounds as they are in force, groups with num_blocks, v_width and window
- * filled in. groups and layers point into the cache and live as long as it; hooks and
- * fingerprint are not given back. */
+/* Reads a cache's configuration back with every default filled in: threads and isa in use, blocks
+ * of each group, nodes and namespaces of the index, v_width, clamped windows.
+ *
+ * Returns PKV_OK and fills *config, whose groups and layers point into the cache and are valid
+ * until it is destroyed; hooks and fingerprint are left empty. PKV_INVALID_ARGUMENT. Any thread;
+ * O(1). */
 PKV_API PKV_NODISCARD enum pkv_status pkv_cache_describe(const pkv_cache *cache,
                                                          struct pkv_cache_config *config);
 
-/* A layer's keys (values) in place: no copy, the same pointers at every call, valid until destroy.
- * PKV_INVALID_ARGUMENT for a layer out of range. */
+/* Describes the keys and values of one layer in place; a layer with shares_kv has those of its
+ * kv_layer. For another kernel, or a debugger; tables of an open step come from pkv_step_view.
+ *
+ * layer is in [0, num_layers).
+ *
+ * Returns PKV_OK and fills *view, whose pointers are the same at every call and stay valid until
+ * the cache is destroyed; PKV_INVALID_ARGUMENT. Any thread; O(1). */
 PKV_API PKV_NODISCARD enum pkv_status pkv_cache_view(const pkv_cache *cache, int32_t layer,
                                                      struct pkv_kv_view *view);
 
-/* Walks everything and returns the number of broken invariants, a line for each through the log
- * hook; 0 = sound. Safe at any time, from any thread; the mutex is held for the sequences with the
- * index, then for each group. O(blocks + sequences * table). */
+/* Verifies every invariant of a cache. Each broken one is one line through the log hook.
+ *
+ * Returns the number of broken invariants: 0 for a sound cache and for NULL. Any thread, at any
+ * time; the mutex is released between groups. O(blocks + nodes + sequences * blocks of a table). */
 PKV_API int32_t pkv_cache_check(pkv_cache *cache);
 
-/* Counts of one group. Paged: free + held = num_blocks. Continuous: rows. PKV_INVALID_ARGUMENT for
- * a group out of range. O(1). */
+/* The blocks of one group: free + held = num_blocks. Of a continuous group, its slots. */
 struct pkv_group_usage {
     int32_t num_blocks;
+    /* Held by no sequence, pin or step. */
     int32_t free;
     int32_t held;
-    int32_t cached; /* free blocks that the prefix cache can still find */
-    int32_t pinned; /* held blocks that a pin holds */
+    /* Of the free ones, those that the prefix cache can still find. */
+    int32_t cached;
+    /* Of the held ones, those that a pin holds. */
+    int32_t pinned;
 };
+
+/* Counts the blocks of one group. pkv_cache_stats (metrics.h) has the sum over groups, and more.
+ *
+ * Returns PKV_OK and fills *usage; PKV_INVALID_ARGUMENT for a group out of range. Any thread; O(1).
+ */
 PKV_API PKV_NODISCARD enum pkv_status pkv_cache_usage(pkv_cache *cache, int32_t group,
                                                       struct pkv_group_usage *usage);
 
-/* The answer to "no". row: index in the batch, -1 when no row is at fault; on a successful begin
- * the first row that was left out, or the number of rows. group: the one that is short. need, free:
- * blocks (or rows). evictable: of the free ones, those that are cached. quota: 0, or, when a quota
- * is what refuses, that quota; free is then what is left of it. */
-struct pkv_shortage {
-    int32_t row;
-    int32_t group;
-    int64_t need;
-    int64_t free;
-    int64_t evictable;
-    int64_t quota;
-};
+/* ---- sequences ----------------------------------------------------------------------------- */
 
-/* Options of a sequence; NULL or zeroed = none. The last four are for the prefix cache. */
+/* Options of a sequence. NULL, or all zero but size, = none. */
 struct pkv_seq_options {
     size_t size;
-    uint64_t tag;               /* for pkv_seq_destroy_tagged; 0 = untagged */
-    const int64_t *kept_prefix; /* overrides every group's; NULL = the groups' own. With the prefix
-                                   cache and a window, another one than the group's is a namespace
-                                   of its own, and takes one of the four fields */
-    /* Truncate by at most max_rewind tokens always succeeds, in [0, max_seq_len]; the last so many
-     * tokens are not findable yet. */
+    /* Names a set of sequences for pkv_seq_destroy_tagged, such as those of one client; 0 = none.
+     */
+    uint64_t tag;
+    /* [1], >= 0: overrides kept_prefix of every group; NULL = each group's own. With the prefix
+     * cache and a window, a value other than the group's makes other keys, so it counts as one more
+     * namespace field. */
+    const int64_t *kept_prefix;
+    /* Speculative decoding: pkv_seq_truncate by at most so many tokens always succeeds. In [0,
+     * max_seq_len]. The newest max_rewind tokens are not indexed yet, and window groups keep their
+     * blocks so much longer. */
     int32_t max_rewind;
+    /* [num_namespace_fields], at most PKV_MAX_NAMESPACE_FIELDS: whose cached blocks it may share.
+     */
     const struct pkv_namespace_field *namespace_fields;
     int32_t num_namespace_fields;
-    int32_t priority; /* class of what it publishes, in [0, PKV_NUM_PRIORITIES): lower ones are
-                         evicted first */
-    bool no_publish;  /* it finds, but what it computes is never found */
+    /* Of the blocks that it computes, in [0, PKV_NUM_PRIORITIES): lower ones are evicted first. */
+    int32_t priority;
+    /* It may adopt cached blocks, but what it computes is not indexed. */
+    bool no_publish;
 };
 
-/* A new, empty sequence: the per-request cache handle. Continuous groups claim its row now.
- * PKV_NO_BLOCKS when max_seqs are alive or max_namespaces in use, PKV_BUSY on a closed cache.
- * O(groups * max_blocks). */
+/* Makes an empty sequence: the handle that stands for one request in every other call. In
+ * continuous groups it claims its slot now.
+ *
+ * options may be NULL.
+ *
+ * Returns PKV_OK and the handle in *seq; PKV_NO_BLOCKS when max_seqs sequences exist, where one
+ * destroyed during the open step counts until the step ends, or max_namespaces are in use;
+ * PKV_INVALID_ARGUMENT; PKV_BUSY on a closed cache. Any thread; O(entries of its block tables). */
 PKV_API PKV_NODISCARD enum pkv_status
 pkv_seq_create(pkv_cache *cache, const struct pkv_seq_options *options, pkv_seq *seq);
 
-/* Ends a sequence: the handle is stale at once; blocks and rows go back now, or with the open step
- * it is part of. PKV_STALE_HANDLE. Takes no memory, never waits on a step. */
+/* Ends a sequence. Its handle is stale at once; its blocks and slots are released now or, when it
+ * is part of the open step, when that ends. Indexed blocks stay cached.
+ *
+ * Returns PKV_OK; PKV_STALE_HANDLE. Any thread; it takes no memory and never waits for a step.
+ * O(its blocks). */
 PKV_API PKV_NODISCARD enum pkv_status pkv_seq_destroy(pkv_cache *cache, pkv_seq seq);
 
-/* Destroys every sequence with this tag (not 0) and returns how many through *count (may be NULL).
- */
+/* Ends every sequence with one tag, such as those of a client that has disconnected.
+ *
+ * tag is not 0. *count receives how many there were; count may be NULL.
+ *
+ * Returns PKV_OK, also when there were none; PKV_INVALID_ARGUMENT for tag 0. Any thread; O(max_seqs
+ * + their blocks). */
 PKV_API PKV_NODISCARD enum pkv_status pkv_seq_destroy_tagged(pkv_cache *cache, uint64_t tag,
                                                              int32_t *count);
 
-/* The committed tokens. */
+/* Reads the length of a sequence: its committed tokens, without those of an open step.
+ *
+ * Returns PKV_OK and a number in [0, max_seq_len] in *length; PKV_STALE_HANDLE. Any thread; O(1).
+ */
 PKV_API PKV_NODISCARD enum pkv_status pkv_seq_length(pkv_cache *cache, pkv_seq seq,
                                                      int32_t *length);
 
-/* The tokens that a request brings: what admission, a probe and a pin look up in the prefix cache.
+/* Makes n children of a sequence that share its first `at` tokens, without copying: parallel
+ * sampling, beams, branches. A child has the parent's options, and grows on its own.
+ *
+ * at is in [0, length]; n >= 0. children [n] receives the handles.
+ *
+ * Returns PKV_OK; PKV_NO_BLOCKS when fewer than n sequences are left; PKV_NOT_RESIDENT when a
+ * window group has released keys that a query at `at` would see; PKV_UNSUPPORTED with a continuous
+ * group; PKV_BUSY when the sequence is in the open step or the cache is closed; PKV_STALE_HANDLE.
+ * All children or none. Any thread; O(n * (blocks + tokens)). */
+PKV_API PKV_NODISCARD enum pkv_status pkv_seq_fork(pkv_cache *cache, pkv_seq seq, int32_t at,
+                                                   int32_t n, pkv_seq *children);
+
+/* Shortens a sequence to its first `length` committed tokens, and releases whole blocks beyond
+ * them, reserved ones too: after rejected drafts, or, with length 0, to preempt it. A preempted
+ * sequence keeps its handle and its indexed blocks stay cached; admit it again to go on.
+ *
+ * length is in [0, the sequence's length]. 0 always succeeds, and so does anything within
+ * max_rewind. Otherwise every key that a query at `length` sees must still have its block. An
+ * indexed block that the cut leaves half used is not written again: the next append copies it.
+ *
+ * Returns PKV_OK; PKV_NOT_RESIDENT when a window group has released needed keys, and the last error
+ * says the shortest length that is possible; PKV_BUSY when the sequence is in the open step;
+ * PKV_STALE_HANDLE; PKV_INVALID_ARGUMENT. Any thread; O(blocks cut). */
+PKV_API PKV_NODISCARD enum pkv_status pkv_seq_truncate(pkv_cache *cache, pkv_seq seq,
+                                                       int32_t length);
+
+/* ---- admission ----------------------------------------------------------------------------- */
+
+/* Why a call found no room: filled when it answers PKV_NO_BLOCKS or PKV_NEVER_FITS. A scheduler
+ * reads from it what to wait for, or what to preempt. */
+struct pkv_shortage {
+    /* Index in the batch; -1 = no row. After a successful pkv_step_begin: how many rows joined. */
+    int32_t row;
+    /* The group that is short; -1 = none: a quota or max_seq_len refuses. */
+    int32_t group;
+    /* Blocks needed: for PKV_NO_BLOCKS those to take now, for PKV_NEVER_FITS all that the sequence
+     * would hold. */
+    int64_t need;
+    /* Free blocks that the call could have used; of a quota, what is left of it. */
+    int64_t free;
+    /* Free blocks of the group that are cached: taking them evicts. */
+    int64_t evictable;
+    /* The quota that refuses, in blocks; 0 = none. */
+    int64_t quota;
+};
+
+/* The tokens that a request brings, which admission, a probe and a pin look up in the prefix cache.
  * The arrays are read during the call. */
 struct pkv_prompt {
     size_t size;
-    const int32_t *token_ids;    /* [num_tokens]; may be NULL when num_tokens is 0 */
-    const uint64_t *token_extra; /* [num_tokens], NULL = all 0: the content behind placeholder ids,
-                                    such as a hash of the image that they stand for */
-    int32_t num_tokens;          /* >= 0 */
+    /* [num_tokens]; any int32 is an id. May be NULL when num_tokens is 0. */
+    const int32_t *token_ids;
+    /* [num_tokens], NULL = all 0: what is behind placeholder ids, such as a hash of the image that
+     * they stand for. Tokens are equal only when ids and extras are. */
+    const uint64_t *token_extra;
+    /* >= 0. */
+    int32_t num_tokens;
 };
 
+/* What an admission gave. */
 struct pkv_admission {
-    int32_t num_cached;   /* tokens adopted from the prefix cache: the sequence's length now */
-    int32_t num_to_write; /* prompt->num_tokens - num_cached */
-    int32_t num_blocks;   /* blocks that its tables hold, adopted ones too, all groups */
+    /* Tokens adopted from the prefix cache, whole blocks: the sequence's length now. */
+    int32_t num_cached;
+    /* Prompt tokens left to compute: prompt->num_tokens - num_cached. */
+    int32_t num_to_write;
+    /* Blocks that the sequence holds now, adopted and reserved ones, in all groups. */
+    int32_t num_blocks;
 };
 
-/* Makes room for a prompt and reserve_tokens more tokens. With the prefix
- * cache it adopts the longest cached run that the prompt begins with: whole blocks, at most
- * num_tokens - 1 tokens and at most max_cached (0 = adopt nothing; num_tokens = all there is), and
- * only as far as every group has what a query there sees. Blocks for the remaining cells are
- * reserved in every group; a window group reserves what a window row can hold at once. All of it
- * happens, or nothing changes and *shortage (may be NULL) says why: PKV_NO_BLOCKS (not now) or
- * PKV_NEVER_FITS, under config.watermark_blocks and quotas. The sequence must be empty
- * (PKV_INVALID_ARGUMENT); one that still has reserved blocks adopts nothing. PKV_BUSY,
- * PKV_STALE_HANDLE. O(num_tokens + blocks). */
+/* Admits a request: adopts the longest cached prefix of its prompt and reserves blocks for the
+ * rest, in every group, so that its steps cannot run out of blocks unless forks share them. A
+ * sequence may also run without admission; then each step takes blocks as it needs them.
+ *
+ * The sequence must be empty, new or preempted. Reserved is room for prompt->num_tokens +
+ * reserve_tokens tokens (reserve_tokens >= 0: those that it will generate), and a window group
+ * reserves no more than a sequence can hold there at once. An admission must leave
+ * config.watermark_blocks in each group free and keep to quotas.
+ *
+ * Adopted are whole blocks, at most max_cached tokens (>= 0; 0 = none, prompt->num_tokens = no
+ * limit), and never the last token, whose output the model has to compute. A prefix counts as far
+ * as every group still has the keys that a query behind it sees. A sequence that already has
+ * reserved blocks adopts nothing.
+ *
+ * Returns PKV_OK and fills *admission; PKV_NO_BLOCKS when there is no room now, PKV_NEVER_FITS when
+ * there never is, both with *shortage (may be NULL) filled and nothing else changed;
+ * PKV_INVALID_ARGUMENT for a sequence that is not empty; PKV_BUSY when it is in the open step or
+ * the cache is closed; PKV_STALE_HANDLE. Any thread; O(num_tokens + blocks). */
 PKV_API PKV_NODISCARD enum pkv_status pkv_seq_admit(pkv_cache *cache, pkv_seq seq,
                                                     const struct pkv_prompt *prompt,
                                                     int32_t reserve_tokens, int32_t max_cached,
                                                     struct pkv_admission *admission,
                                                     struct pkv_shortage *shortage);
 
-/* What admit would answer to a new sequence with these options (may be NULL), with no effect at
- * all: nothing is pinned, evicted or made more recent. Routers ask every machine. */
+/* What pkv_seq_admit would answer. */
 struct pkv_probe {
-    enum pkv_status status; /* PKV_OK, PKV_NO_BLOCKS, PKV_NEVER_FITS; PKV_BUSY on a closed cache */
-    int32_t num_cached;     /* tokens that it would adopt if there were room */
-    int32_t num_pending;    /* tokens past those that a running sequence is to write: waiting for
-                               them would save computing them again */
-    int32_t num_blocks;     /* as in pkv_admission, on PKV_OK */
+    /* PKV_OK, PKV_NO_BLOCKS or PKV_NEVER_FITS; PKV_BUSY on a closed cache, and then nothing else is
+     * filled. */
+    enum pkv_status status;
+    /* Tokens that it would adopt if there were room. */
+    int32_t num_cached;
+    /* Further tokens of the prompt that a running sequence is to compute and index: waiting for it
+     * saves computing them again. */
+    int32_t num_pending;
+    /* As in struct pkv_admission, when status is PKV_OK. */
+    int32_t num_blocks;
+    /* Filled for PKV_NO_BLOCKS and PKV_NEVER_FITS. */
     struct pkv_shortage shortage;
 };
 
-/* Fills *probe. PKV_INVALID_ARGUMENT. O(num_tokens + sequences + tokens shared with them). */
+/* Asks what pkv_seq_admit would answer to a new sequence, without any effect: nothing is reserved,
+ * pinned, evicted or made more recent. A router probes every machine; a scheduler orders its queue.
+ *
+ * options (may be NULL) are those that the sequence would have; the rest is as in pkv_seq_admit.
+ *
+ * Returns PKV_OK and fills *probe, whose status is the answer; PKV_INVALID_ARGUMENT. Any thread;
+ * O(num_tokens + max_seqs + tokens shared with running sequences). */
 PKV_API PKV_NODISCARD enum pkv_status pkv_cache_probe(pkv_cache *cache,
                                                       const struct pkv_seq_options *options,
                                                       const struct pkv_prompt *prompt,
                                                       int32_t reserve_tokens, int32_t max_cached,
                                                       struct pkv_probe *probe);
-
-/* n children that share the first `at` tokens (0 <= at <= length) without copying; their options
- * are the parent's. All or none. PKV_NO_BLOCKS when max_seqs would be passed; PKV_NOT_RESIDENT when
- * a window group no longer has what a query at `at` would see; PKV_UNSUPPORTED with a continuous
- * group; PKV_BUSY; PKV_STALE_HANDLE. O(n * (blocks + tokens)). */
-PKV_API PKV_NODISCARD enum pkv_status pkv_seq_fork(pkv_cache *cache, pkv_seq seq, int32_t at,
-                                                   int32_t n, pkv_seq *children);
-
-/* Shortens a sequence to `length` committed tokens (0 <= length <= its length) and gives back whole
- * blocks past it, reserved ones too. Length 0 always succeeds (preemption). Otherwise every key
- * that a query at `length` sees must be resident, else PKV_NOT_RESIDENT and the last error says the
- * shortest length that is possible; within max_rewind it always is. Findable blocks are never
- * written: they stay cached, and a later append into one copies it (or, with no block to copy to,
- * makes it unfindable first). PKV_BUSY; PKV_STALE_HANDLE; PKV_INVALID_ARGUMENT. */
-PKV_API PKV_NODISCARD enum pkv_status pkv_seq_truncate(pkv_cache *cache, pkv_seq seq,
-                                                       int32_t length);
 
 #ifdef __cplusplus
 }

@@ -1,7 +1,24 @@
 /* SPDX-License-Identifier: MIT
  *
- * pagedkv/prefix.h: namespaces, pins, quotas and flushes of the prefix cache. Without
- * config.prefix_cache the calls below answer PKV_UNSUPPORTED. All lock inside; any thread. */
+ * pagedkv/prefix.h: control over the prefix cache of a managed cache: pins that keep a prefix from
+ * eviction, quotas and flushes by namespace field, and the keys by which blocks are known outside.
+ * Adoption of cached prefixes itself is part of pkv_seq_admit (cache.h), publication part of
+ * pkv_step_commit (step.h).
+ *
+ *     field = {.tag = TENANT, .bytes = "acme", .length = 4}
+ *     pkv_namespace_quota(cache, &field, 4096)                     acme holds at most 4096 blocks
+ *     pkv_prefix_pin(cache, &options, &prompt, ttl_ns, now_ns, &pin, &num_pinned)
+ *     pkv_prefix_refresh(cache, pin, ttl_ns, now_ns)               it was used: keep it longer
+ *     pkv_prefix_unpin(cache, pin)
+ *     pkv_namespace_flush(cache, &field, &report)                  acme's cached text is gone
+ *     pkv_cache_reset(cache, false, &report)                       new weights: everything is
+ *
+ * Time. Pins end by a clock that the caller brings: now_ns of pkv_batch and of the calls here, in
+ * nanoseconds from any origin. Nothing ends between such calls.
+ *
+ * Without config.prefix_cache every call below answers PKV_UNSUPPORTED.
+ *
+ * Threads. Any thread, at any time; the cache locks inside. */
 #ifndef PAGEDKV_PREFIX_H
 #define PAGEDKV_PREFIX_H
 
@@ -12,82 +29,133 @@
 extern "C" {
 #endif
 
-/* A block's key: the same content under the same fingerprint has the same key everywhere. */
+/* The key of a block: XXH3-128 over the fingerprint and geometry of the cache, the parent block's
+ * key, the namespace, token ids and extras. Blocks of equal content have equal keys in every
+ * process and machine with the same configuration, so keys serve routers and event consumers. They
+ * are no proof of equality: XXH3 is not a cryptographic hash. Both words 0 = no block. */
 struct pkv_block_key {
     uint64_t low;
     uint64_t high;
 };
 
-/* Keeps a cached prefix from eviction. */
+/* ---- pins ---------------------------------------------------------------------------------- */
+
+/* A pinned prefix. A zeroed handle is stale in every cache. */
 typedef struct pkv_pin {
     uint64_t id;
 } pkv_pin;
 
-/* Pins the longest cached run that this prompt begins with (whole blocks, all num_tokens of them),
- * in the namespace of options (may be NULL), until now_ns + ttl_ns by the clock of the calls
- * (ttl_ns 0 = until unpinned), or less of it where config.max_pinned_blocks would be passed.
- * *num_pinned is how many tokens that is; 0, and a zeroed *pin, when there is nothing to pin. Pins
- * may overlap. PKV_NO_BLOCKS when as many pins as max_pinned_blocks exist, PKV_INVALID_ARGUMENT,
- * PKV_UNSUPPORTED. O(num_tokens). */
+/* Pins a cached prefix: its blocks stay in memory, and so can be adopted, until the pin ends. For a
+ * system prompt that must not be evicted between two requests.
+ *
+ * What is pinned is the longest cached prefix of the prompt, in whole blocks, in the namespace of
+ * options (may be NULL), and less of it where config.max_pinned_blocks would be passed in a group.
+ * *num_pinned is its length in tokens. It is 0, with a zeroed *pin, when nothing could be pinned:
+ * the call does not compute anything, so run the prompt first. Several pins may hold one block.
+ *
+ * The pin ends at now_ns + ttl_ns; ttl_ns 0 = only by pkv_prefix_unpin, a flush or a reset. Pins
+ * whose time is up at now_ns end first.
+ *
+ * Returns PKV_OK, also when nothing was pinned; PKV_NO_BLOCKS when max_pinned_blocks pins exist;
+ * PKV_INVALID_ARGUMENT; PKV_UNSUPPORTED. O(num_tokens + pins). */
 PKV_API PKV_NODISCARD enum pkv_status pkv_prefix_pin(pkv_cache *cache,
                                                      const struct pkv_seq_options *options,
                                                      const struct pkv_prompt *prompt,
                                                      uint64_t ttl_ns, uint64_t now_ns, pkv_pin *pin,
                                                      int32_t *num_pinned);
 
-/* Ends a pin. PKV_STALE_HANDLE when it ended already. O(blocks). */
+/* Ends a pin. Its blocks stay cached as if a sequence had released them now.
+ *
+ * Returns PKV_OK; PKV_STALE_HANDLE when the pin has ended before; PKV_UNSUPPORTED. O(its blocks).
+ */
 PKV_API PKV_NODISCARD enum pkv_status pkv_prefix_unpin(pkv_cache *cache, pkv_pin pin);
 
-/* Lets a pin end at now_ns + ttl_ns instead (ttl_ns 0 = when it is unpinned): for a server that
- * keeps what is hit. Pins whose time is up at now_ns end first. PKV_STALE_HANDLE when this one has
- * ended, PKV_UNSUPPORTED. O(pins), and blocks when some end. */
+/* Gives a pin a new end, now_ns + ttl_ns (ttl_ns 0 = only by pkv_prefix_unpin): for a server that
+ * keeps what is in use. Pins whose time is up at now_ns end first, this one too.
+ *
+ * Returns PKV_OK; PKV_STALE_HANDLE when the pin has ended; PKV_UNSUPPORTED. O(pins), and the blocks
+ * of those that end. */
 PKV_API PKV_NODISCARD enum pkv_status pkv_prefix_refresh(pkv_cache *cache, pkv_pin pin,
                                                          uint64_t ttl_ns, uint64_t now_ns);
 
-/* Ends every pin whose time is up at now_ns, as pin and begin do when they bring a clock;
- * UINT64_MAX ends all. *num_ended may be NULL. O(pins + blocks). */
+/* Ends every pin whose time is up at now_ns, as pkv_step_begin and the calls above do when they
+ * bring a clock. UINT64_MAX ends all pins, 0 none.
+ *
+ * *num_ended receives how many; it may be NULL.
+ *
+ * Returns PKV_OK; PKV_UNSUPPORTED. O(pins + blocks of those that end). */
 PKV_API PKV_NODISCARD enum pkv_status pkv_prefix_expire(pkv_cache *cache, uint64_t now_ns,
                                                         int32_t *num_ended);
 
-/* The most blocks, of all groups together, that live sequences with this field in their namespace
- * may hold, shared ones counted for each; num_blocks 0 takes the limit away. Admission and begin
- * keep to it; a fork, which shares, may pass it, and lowering it below what is held takes nothing
- * away. begins_at does not matter.
- * PKV_NO_BLOCKS when max_namespaces are in use, PKV_INVALID_ARGUMENT, PKV_UNSUPPORTED. O(1). */
+/* ---- quotas -------------------------------------------------------------------------------- */
+
+/* Limits the blocks that sequences of one namespace field may hold together, over all groups. A
+ * block that several of them share counts once for each.
+ *
+ * field: tag and bytes name it; begins_at is not read. num_blocks >= 0; 0 takes the limit away.
+ * pkv_seq_admit and pkv_step_begin keep to the limit. pkv_seq_fork may pass it, because it shares
+ * blocks that exist, and a limit below what is held already takes nothing away.
+ *
+ * Returns PKV_OK; PKV_NO_BLOCKS when max_namespaces are in use; PKV_INVALID_ARGUMENT;
+ * PKV_UNSUPPORTED. O(1). */
 PKV_API PKV_NODISCARD enum pkv_status
 pkv_namespace_quota(pkv_cache *cache, const struct pkv_namespace_field *field, int64_t num_blocks);
 
-/* What this field's quota is measured by. PKV_NOT_FOUND for a field that no sequence, cached block
- * or quota names. O(1). */
+/* The blocks of one namespace field. */
 struct pkv_field_usage {
-    int64_t held;   /* blocks in the tables of its sequences, all groups */
-    int64_t quota;  /* 0 = none */
-    int64_t cached; /* findable blocks, held or free, under the field */
+    /* Blocks in the tables of its sequences, in all groups: what its quota limits. */
+    int64_t held;
+    /* 0 = none. */
+    int64_t quota;
+    /* Indexed blocks under the field, held or free. */
+    int64_t cached;
 };
+
+/* Counts the blocks of one namespace field.
+ *
+ * field: tag and bytes name it; begins_at is not read.
+ *
+ * Returns PKV_OK and fills *usage; PKV_NOT_FOUND for a field that no sequence, cached block or
+ * quota names; PKV_INVALID_ARGUMENT; PKV_UNSUPPORTED. O(1). */
 PKV_API PKV_NODISCARD enum pkv_status pkv_namespace_usage(pkv_cache *cache,
                                                           const struct pkv_namespace_field *field,
                                                           struct pkv_field_usage *usage);
 
-/* What flush or reset found. */
+/* ---- flush and reset ----------------------------------------------------------------------- */
+
+/* What a flush or a reset met, in blocks of all groups. */
 struct pkv_flush_report {
-    int32_t held;     /* blocks that sequences and pins hold, all groups */
-    int32_t orphaned; /* of those, findable ones that are not any more: their holders go on */
-    int32_t removed;  /* cached blocks that became plain free ones */
+    /* Blocks of the whole cache that sequences and pins hold; pins that the flush has ended do not
+     * count. */
+    int32_t held;
+    /* Of the flushed blocks, those that were held: their sequences go on, but nobody finds them. */
+    int32_t orphaned;
+    /* Of the flushed blocks, those that were free: they hold nothing now. */
+    int32_t removed;
 };
 
-/* Forgets everything cached under this field, and raises its epoch: sequences created before go on
- * but publish nothing more. Pins on it end. report may be NULL. PKV_INVALID_ARGUMENT,
- * PKV_UNSUPPORTED. O(index nodes + pins), the mutex being free now and then: from the first moment
- * on nothing of it is found; the report counts each block as it is when the walk comes to it. */
+/* Flushes one namespace field: nothing cached under it is found any more, from the first moment of
+ * the call on. Sequences of the field that exist go on, but what they compute is not indexed; pins
+ * on it end. Until the call returns, its free blocks still count as cached in the counters.
+ *
+ * field: tag and bytes name it; begins_at is not read. *report may be NULL; it counts each block as
+ * it is when the walk over the index comes to it.
+ *
+ * Returns PKV_OK, also for a field that nothing names; PKV_INVALID_ARGUMENT; PKV_UNSUPPORTED.
+ * O(nodes + pins), with the mutex released in between so that steps go on. */
 PKV_API PKV_NODISCARD enum pkv_status pkv_namespace_flush(pkv_cache *cache,
                                                           const struct pkv_namespace_field *field,
                                                           struct pkv_flush_report *report);
 
-/* Forgets everything cached, in all namespaces: after new weights were loaded. While sequences or
- * pins hold blocks it refuses with PKV_BUSY, fills report->held, and changes nothing; with force it
- * orphans what they hold, and pins end. Sequences from before publish nothing more. report may be
- * NULL; its numbers are exact when nobody else flushes meanwhile. PKV_UNSUPPORTED. O(index nodes +
- * pins), the mutex being free now and then. */
+/* Flushes everything cached, in all namespaces, as after new weights were loaded. Sequences that
+ * exist go on, but what they compute is not indexed; pins end.
+ *
+ * Without `force` nothing may be held: finish the requests and unpin first. *report may be NULL; it
+ * is exact as long as no other thread flushes meanwhile.
+ *
+ * Returns PKV_OK; PKV_BUSY without `force` while sequences or pins hold blocks, with only
+ * report->held filled and nothing changed; PKV_INVALID_ARGUMENT; PKV_UNSUPPORTED. O(nodes + pins),
+ * with the mutex released in between. */
 PKV_API PKV_NODISCARD enum pkv_status pkv_cache_reset(pkv_cache *cache, bool force,
                                                       struct pkv_flush_report *report);
 
