@@ -49,23 +49,23 @@ static const uint64_t *extra_of(const uint64_t *extra, int32_t count)
     return any == 0 ? NULL : extra;
 }
 
-struct prefix_content prefix_content_of(const struct prefix_content_writer *writer,
-                                        size_t head_bytes, int32_t namespace_id,
-                                        const struct prefix_key *above, const int32_t *tokens,
-                                        const uint64_t *extra)
+void prefix_content_make(const struct prefix_content_writer *writer, size_t head_bytes,
+                         int32_t namespace_id, const struct prefix_key *above,
+                         const int32_t *tokens, const uint64_t *extra,
+                         struct prefix_content *content)
 {
     const int32_t block_size = writer->block_size;
-    struct prefix_content content = {.parent = PREFIX_ROOT,
-                                     .namespace_id = namespace_id,
-                                     .tokens = tokens,
-                                     .extra = extra_of(extra, block_size)};
     unsigned char *to = writer->buffer + head_bytes;
-    to = put_u64(to, (uint64_t)(above != NULL) | (uint64_t)(content.extra != NULL) << 32);
+    extra = extra_of(extra, block_size);
+    to = put_u64(to, (uint64_t)(above != NULL) | (uint64_t)(extra != NULL) << 32);
     to = put_key(to, above != NULL ? *above : (struct prefix_key){0, 0});
     to = put_i32s(to, tokens, (size_t)block_size);
-    for (int32_t i = 0; content.extra != NULL && i < block_size; i++) {
-        to = put_u64(to, content.extra[i]);
+    for (int32_t i = 0; extra != NULL && i < block_size; i++) {
+        to = put_u64(to, extra[i]);
     }
-    content.key = prefix_hash_bytes(writer->buffer, (size_t)(to - writer->buffer));
-    return content;
+    content->parent = PREFIX_ROOT;
+    content->namespace_id = namespace_id;
+    content->tokens = tokens;
+    content->extra = extra;
+    content->key = prefix_hash_bytes(writer->buffer, (size_t)(to - writer->buffer));
 }

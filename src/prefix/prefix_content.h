@@ -41,9 +41,9 @@ size_t prefix_content_head(const struct prefix_content_writer *writer, int32_t n
 
 /* Content of a block behind one with key *above, NULL for none, after the head of its namespace was
  * written with this length. extra may be NULL. The parent is the root: the caller sets it. */
-struct prefix_content prefix_content_of(const struct prefix_content_writer *writer,
-                                        size_t head_bytes, int32_t namespace_id,
-                                        const struct prefix_key *above, const int32_t *tokens,
-                                        const uint64_t *extra);
+void prefix_content_make(const struct prefix_content_writer *writer, size_t head_bytes,
+                         int32_t namespace_id, const struct prefix_key *above,
+                         const int32_t *tokens, const uint64_t *extra,
+                         struct prefix_content *content);
 
 #endif

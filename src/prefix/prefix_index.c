@@ -284,9 +284,9 @@ struct prefix_content prefix_index_content(const struct prefix_index *index,
 {
     const struct prefix_node *above = prefix_node_at(&index->nodes, parent);
     const size_t head_bytes = prefix_content_head(&index->writer, namespace_id);
-    struct prefix_content content =
-        prefix_content_of(&index->writer, head_bytes, namespace_id,
-                          above == NULL ? NULL : &above->key, tokens, extra);
+    struct prefix_content content;
+    prefix_content_make(&index->writer, head_bytes, namespace_id,
+                        above == NULL ? NULL : &above->key, tokens, extra, &content);
     content.parent = parent;
     return content;
 }

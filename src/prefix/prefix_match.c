@@ -57,9 +57,9 @@ static int32_t make_contents(struct prefix_index *index, struct key_walk *walk,
             walk->namespace_id = namespace_id;
             walk->head_bytes = prefix_content_head(&index->writer, namespace_id);
         }
-        contents[i] = prefix_content_of(&index->writer, walk->head_bytes, namespace_id,
-                                        walk->block > 0 ? &walk->above : NULL, walk->tokens + first,
-                                        walk->extra == NULL ? NULL : walk->extra + first);
+        prefix_content_make(&index->writer, walk->head_bytes, namespace_id,
+                            walk->block > 0 ? &walk->above : NULL, walk->tokens + first,
+                            walk->extra == NULL ? NULL : walk->extra + first, &contents[i]);
         walk->above = contents[i].key;
         walk->block++;
         PKV_PREFETCH(&index->nodes.buckets[prefix_node_bucket(&index->nodes, contents[i].key)]);
