@@ -45,7 +45,7 @@ static enum pkv_status check_heads(const struct pkv_gqa_args *args)
     return PKV_OK;
 }
 
-/* Which of q, k, v, out, present stand for what kind of call. */
+/* Which of q, k, v, out and present each kind of call has. */
 static enum pkv_status check_presence(const struct pkv_gqa_args *args, enum call_kind kind)
 {
     if (args->v_in_k ? args->v != NULL : (args->k == NULL) != (args->v == NULL)) {

@@ -93,7 +93,8 @@ static enum pkv_status check_dense_copy(const struct pkv_gqa_args *args, struct 
     return PKV_OK;
 }
 
-/* The call's own k and v as a cache: one endless block whose row b begins at token cu_seqlens_k[b].
+/* The call's own k and v as a cache: one endless block in which row b begins at token
+ * cu_seqlens_k[b].
  * Keys that are rotated or normed are stored in the workspace instead, packed. */
 static void view_activations(const struct pkv_gqa_args *args, struct call *call)
 {

@@ -17,7 +17,7 @@ struct writer {
     int32_t row;
 };
 
-/* Stamps with room for count ids and num_rows epochs ahead of the wrap. */
+/* Stamps for count ids, with num_rows epochs left before the counter wraps. */
 static bool stamps_for(pkv_workspace *workspace, int32_t count, int32_t num_rows,
                        struct block_stamps *stamps)
 {
@@ -54,7 +54,7 @@ enum pkv_status check_slots(pkv_workspace *workspace, const struct call *call, s
     return PKV_OK;
 }
 
-/* No -1 in blocks that hold a key of [from, to). */
+/* Blocks that hold a key of [from, to) are mapped. */
 static enum pkv_status check_mapped(const struct gqa_row *row, int32_t b, int32_t block_size,
                                     int32_t from, int32_t to)
 {
@@ -72,7 +72,7 @@ static enum pkv_status check_needed_blocks(const struct call *call, const struct
     const int32_t block_size = call->cache.block_size;
     enum pkv_status status = PKV_OK;
     if (call->appends) {
-        status = check_mapped(row, b, block_size, row->kv_len - row->q_len, row->kv_len);
+        status = check_mapped(row, b, block_size, gqa_row_past(row), row->kv_len);
     }
     if (status == PKV_OK && call->attends && row->q_len > 0) {
         const struct visible seen = visible_to(row, &call->shape, 0, row->q_len);
@@ -84,13 +84,13 @@ static enum pkv_status check_needed_blocks(const struct call *call, const struct
     return status;
 }
 
-/* Each block that the call writes gets its row; a second writer refuses. */
+/* Records for each block that the call writes which row does; a second writer refuses. */
 static enum pkv_status stamp_writers(const struct call *call, const struct gqa_row *rows,
                                      struct writer *writers, uint32_t epoch)
 {
     const int32_t block_size = call->cache.block_size;
     for (int32_t b = 0; b < call->args->batch; b++) {
-        const int32_t past = rows[b].kv_len - rows[b].q_len;
+        const int32_t past = gqa_row_past(&rows[b]);
         for (int32_t i = past / block_size;
              rows[b].q_len > 0 && i <= (rows[b].kv_len - 1) / block_size; i++) {
             struct writer *writer = &writers[rows[b].table[i]];
