@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: MIT
 #
 # check.sh: what `make check` runs once everything is built. Golden vectors by 1, 2 and 8 threads,
-# the unit tests and each kernel on every instruction set of this machine, request life from many
-# threads, greedy decoding, the examples, and loading the shared library at run time. It goes on
-# after a failure and exits 1 at the end; CUnit's summary of the best level closes the run. BUILD,
-# LIBRARY and VECTORS come from the Makefile.
+# the man pages, the unit tests and each kernel on every instruction set of this machine, request
+# life from many threads, greedy decoding, the examples, and loading the shared library at run time.
+# It goes on after a failure and exits 1 at the end; CUnit's summary of the best level closes the
+# run. BUILD, LIBRARY and VECTORS come from the Makefile.
 set -eu
 
 : "${BUILD:=build/release}" "${LIBRARY:?}" "${VECTORS:=}"
@@ -31,6 +31,7 @@ else
         done
     done
 fi
+step "man pages" scripts/man.sh --check
 step "kernels" "$BUILD/tests/kernels"
 step "request life from many threads" "$BUILD/tests/stress"
 step "greedy decoding" scripts/check_greedy.sh "$BUILD"

@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: MIT
 #
 # check_headers.sh: each public header compiles alone, as C17 and as C++17, pedantically, with every
-# compiler that is here.
+# compiler that is here. Of the non-blank lines of all of them at least 60 % are prose, that is,
+# wholly comment. Every public call has a page in docs/man (scripts/man.sh --check says whether the
+# pages are up to date).
 set -eu
 
 # No -Wshadow for C++: a struct and a function of one name (pkv_step_view) are fine in both.
@@ -29,5 +31,37 @@ for header in include/pagedkv.h include/pagedkv/*.h; do
         try $cxx -std=c++17 $warnings -Iinclude -fsyntax-only -x c++ -include "$header" /dev/null
     done
 done
-[ $bad = 0 ] && echo "headers: $count compilations"
+
+# Prose, by header with --shares, and over all.
+shares=$(awk '
+    /^ *$/ { next }
+    { lines[FILENAME]++; all++ }
+    inside || /^ *\/\*/ {
+        # A comment with code behind it is code.
+        if (!inside && /\*\/ *[^ ]/) next
+        prose[FILENAME]++
+        all_prose++
+        inside = !/\*\//
+    }
+    END {
+        for (f in lines) printf "%s: %d %% prose\n", f, 100 * prose[f] / lines[f]
+        printf "all: %d %% prose\n", 100 * all_prose / all
+    }' include/pagedkv/*.h)
+[ "${1:-}" != --shares ] || echo "$shares" | sort
+share=$(echo "$shares" | sed -n 's/^all: \([0-9]*\) .*/\1/p')
+[ "$share" -ge 60 ] || {
+    echo "include/pagedkv: $share % of the lines are prose, below 60 (--shares: by header)"
+    bad=1
+}
+
+calls=$(sed -n '/^PKV_API/,/;/p' include/pagedkv/*.h | grep -o '\<pkv_[a-z0-9_]*(' | tr -d '(')
+num_calls=0
+for call in $calls; do
+    num_calls=$((num_calls + 1))
+    [ -e "docs/man/$call.3" ] || {
+        echo "$call: no page in docs/man; run scripts/man.sh"
+        bad=1
+    }
+done
+[ $bad = 0 ] && echo "headers: $count compilations, $share % prose, $num_calls calls with a page"
 exit $bad
