@@ -19,6 +19,10 @@
 #include "attn/gqa_row.h"
 #include "attn/gqa_shape.h"
 
+/* Max query rows (queries x query heads) of a task: enough to pay for a tile's conversion, few
+ * enough for their scores and sums to stay in the first-level cache. */
+#define MAX_TASK_ROWS 64
+
 struct plan_task {
     int32_t row;
     int32_t q0, q1;
@@ -97,10 +101,6 @@ bool plan_push_tasks(pkv_plan *plan, struct plan_task task);
 /* KV heads that one task should take: a divisor of kv_heads, as many as keep its query rows (`rows`
  * per KV head) within MAX_TASK_ROWS and its cost (`cost` per KV head) within the limit. */
 int32_t plan_task_heads(const pkv_plan *plan, int64_t rows, int64_t cost);
-
-/* Max query rows (queries x query heads) of a task: enough to pay for a tile's conversion, few
- * enough for their scores and sums to stay in the first-level cache. */
-#define MAX_TASK_ROWS 64
 
 /* True for a row whose append is a phase of its own: several tasks read its new keys, or it copies.
  */
