@@ -4,7 +4,7 @@
 # check_headers.sh: each public header compiles alone, as C17 and as C++17, pedantically, with every
 # compiler that is here. Of the non-blank lines of all of them at least 60 % are prose, that is,
 # wholly comment. Every public call has a page in docs/man (scripts/man.sh --check says whether the
-# pages are up to date).
+# pages are up to date), and every metric is in the header's table.
 set -eu
 
 # No -Wshadow for C++: a struct and a function of one name (pkv_step_view) are fine in both.
@@ -60,6 +60,14 @@ for call in $calls; do
     num_calls=$((num_calls + 1))
     [ -e "docs/man/$call.3" ] || {
         echo "$call: no page in docs/man; run scripts/man.sh"
+        bad=1
+    }
+done
+# The table above pkv_metrics_write has every metric.
+metrics=$(sed -n 's/^ *{"\([a-z_]*\)", \(counter\|gauge\),.*/\1/p' src/runtime/metrics.c)
+for name in ${metrics:-none}; do
+    grep -q " \*  .*\<$name\>" include/pagedkv/metrics.h || {
+        echo "include/pagedkv/metrics.h: pagedkv_$name is not in its table"
         bad=1
     }
 done

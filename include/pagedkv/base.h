@@ -213,7 +213,15 @@ PKV_API const char *pkv_isa_name(enum pkv_isa isa);
 PKV_API PKV_NODISCARD enum pkv_status pkv_isa_by_name(const char *name, enum pkv_isa *isa);
 
 /* How serious a line of the log hook is. */
-enum pkv_log_level { PKV_LOG_ERROR = 0, PKV_LOG_WARNING = 1, PKV_LOG_INFO = 2 };
+enum pkv_log_level {
+    /* An invariant is broken: a bug of the library, or memory that something else has overwritten.
+     */
+    PKV_LOG_ERROR = 0,
+    /* Nothing is lost, but who runs the server should know. No call logs one yet. */
+    PKV_LOG_WARNING = 1,
+    /* No call logs one yet. */
+    PKV_LOG_INFO = 2
+};
 
 /* The caller's own memory and log. A zeroed struct, or a NULL pointer to one, stands for the
  * defaults. A *_create call copies the struct, and the object calls the hooks until it is

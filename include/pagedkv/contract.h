@@ -25,16 +25,20 @@
 extern "C" {
 #endif
 
-/* Element types of tensors. The first five are those of enum pkv_dtype. */
+/* Element types of tensors. */
 enum pkv_tensor_type {
+    /* Those of enum pkv_dtype, with the same values: activations and float caches ... */
     PKV_TENSOR_F32 = 0,
     PKV_TENSOR_F16 = 1,
     PKV_TENSOR_BF16 = 2,
+    /* ... and codes of caches that k_scale and v_scale go with. */
     PKV_TENSOR_INT8 = 3,
     PKV_TENSOR_E4M3 = 4,
+    /* Lengths, slots and block tables. */
     PKV_TENSOR_INT32 = 5,
+    /* Positions; kept prefixes and a start position may have either type. */
     PKV_TENSOR_INT64 = 6,
-    /* One byte: 0 is false. */
+    /* Masks. One byte: 0 is false. */
     PKV_TENSOR_BOOL = 7
 };
 
@@ -79,15 +83,17 @@ struct pkv_contract_args {
     const struct pkv_tensor *attn_mask;
     /* Absent = true. */
     const bool *is_causal;
-    /* f32, one element. */
+    /* f32, one element; absent = 1 / sqrt(width). */
     const struct pkv_tensor *q_scale;
-    /* As in struct pkv_attn_constants and struct pkv_gqa_args; absent = off. */
+    /* Finite and >= 0; absent or 0 = off. */
     const double *softcap;
+    /* Keys that a query sees, its own among them, >= 1; absent or 0 = no window. */
     const int64_t *sliding_window;
+    /* A sink of 0 for every head; excludes head_sink. */
     const bool *smooth_softmax;
     /* Absent = PKV_ROTARY_HALF_SPLIT. */
     const enum pkv_rotary_mode *rotary_mode;
-    /* Required. */
+    /* Query heads and KV heads, from which widths follow. Required. */
     const int64_t *num_heads, *kv_num_heads;
     /* DENSE_COPY: the extended caches, written. The forms in place: absent, or the same tensors as
      * past_*. */
@@ -96,8 +102,9 @@ struct pkv_contract_args {
     const struct pkv_tensor *k_scale, *v_scale;
     /* f32 [num_heads]. */
     const struct pkv_tensor *head_sink;
-    /* Norm weights [width] of any float type, and the eps that goes with them. */
+    /* Norm weights [width] of any float type. */
     const struct pkv_tensor *q_norm_gain, *k_norm_gain;
+    /* Finite and above 0; required with a norm weight, absent without one. */
     const double *qk_norm_eps;
     /* int32 [B], form CONTINUOUS. */
     const struct pkv_tensor *slot_ids;

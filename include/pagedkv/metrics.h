@@ -68,16 +68,18 @@ struct pkv_stats {
 
     /* num_blocks = held_blocks + free_blocks. */
     int64_t num_blocks;
+    /* Held by a sequence, a pin, or the open step. */
     int64_t held_blocks;
     int64_t free_blocks;
-    /* Of the free ones. */
+    /* Of the free ones, those that the prefix cache can still find. */
     int64_t cached_blocks;
-    /* Of the held ones. */
+    /* Of the held ones, those that a pin holds. */
     int64_t pinned_blocks;
     /* Tokens that the blocks in all block tables have room for, and tokens committed to them. A
      * shared block counts for each table. Their difference is reserved or unused. */
     int64_t table_cells;
     int64_t used_cells;
+    /* Sequences that exist: created or forked, and not destroyed. */
     int32_t num_seqs;
     int32_t num_pins;
     /* Nodes of the prefix index in use, and their bound. */
@@ -140,6 +142,7 @@ enum pkv_block_state {
 
 /* One block of one group, as a walk shows it. */
 struct pkv_block_info {
+    /* The index of its group in the configuration, and its id in that group. */
     int32_t group;
     int32_t block;
     enum pkv_block_state state;
@@ -147,7 +150,9 @@ struct pkv_block_info {
     int32_t ref_count;
     /* The prefix index has it, so it can be found. The fields below are filled only then. */
     bool is_indexed;
+    /* In [0, PKV_NUM_PRIORITIES): lower ones are evicted first. */
     int32_t priority;
+    /* What it holds, see prefix.h. */
     struct pkv_block_key key;
     /* Of the block before it in its prompt; 0 for a first block. */
     struct pkv_block_key parent_key;
@@ -202,9 +207,12 @@ struct pkv_event {
     uint64_t number;
     enum pkv_event_kind kind;
     enum pkv_event_reason reason;
-    /* As in struct pkv_block_info. */
+    /* What the block holds. The event is of the content, in whatever groups: a block is stored when
+     * the first group has it, and removed when the last one has lost it. */
     struct pkv_block_key key;
+    /* Of the block before it in its prompt; 0 for a first block. */
     struct pkv_block_key parent_key;
+    /* As in struct pkv_block_info. */
     struct pkv_block_key namespace_key;
 };
 

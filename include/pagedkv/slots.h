@@ -30,8 +30,8 @@ extern "C" {
 
 typedef struct pkv_slots pkv_slots;
 
-/* A claim on a slot: slot id in the low 32 bits, generation in the high ones. It is never 0, so
- * a zeroed claim is stale. */
+/* A claim on a slot: slot id in the low 32 bits, generation in the high ones. It is never 0, so a
+ * zeroed claim is stale. */
 typedef struct pkv_slot {
     uint64_t id;
 } pkv_slot;
