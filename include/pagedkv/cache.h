@@ -37,10 +37,10 @@
  * handle that was destroyed, or belongs to another cache, answers PKV_STALE_HANDLE.
  *
  * Threads. Any thread may call anything here at any time, except that pkv_cache_destroy must be the
- * last call. One mutex guards the metadata, held for as long as a call takes as stated and never
- * while attending. While a sequence is part of the open step (step.h), pkv_seq_fork,
- * pkv_seq_truncate and pkv_seq_admit answer PKV_BUSY for it; pkv_seq_destroy succeeds at once: the
- * handle is stale, and the step computes and drops the row. */
+ * last call. One mutex guards the metadata. A call holds it for the time that its stated cost
+ * takes, and never while attending. While a sequence is part of the open step (step.h),
+ * pkv_seq_fork, pkv_seq_truncate and pkv_seq_admit answer PKV_BUSY for it; pkv_seq_destroy succeeds
+ * at once: the handle is stale, and the step computes and drops the row. */
 #ifndef PAGEDKV_CACHE_H
 #define PAGEDKV_CACHE_H
 
@@ -140,16 +140,16 @@ struct pkv_cache_config {
     /* Security: the same with zeros. Excludes poison_freed. */
     bool zero_freed;
 
-    /* The prefix cache. With it every group is paged and of one block_size, and there are at most
-     * 64 groups, else PKV_UNSUPPORTED. Without it, what follows is ignored except watermark_blocks.
-     */
+    /* Whether full blocks of committed tokens stay cached for later prompts, as described above.
+     * Every group must then be paged and of one block_size, and there are at most 64 groups. If
+     * false, the fields below are ignored except watermark_blocks. */
     bool prefix_cache;
-    /* Nodes of the prefix index. A node stands for one full block of tokens in one place of a
-     * prompt, and names the block that holds it in each group; so the number bounds how many
-     * different blocks of text can be found. 0 = twice the blocks of all groups together. A number
-     * below those blocks is PKV_INVALID_ARGUMENT. Windows are the reason for more nodes than
-     * blocks: a node whose block has left the window is needed as long as later blocks are cached.
-     */
+    /* Nodes of the prefix index. A node stands for one full block of tokens behind one particular
+     * beginning of a prompt, and names the block that holds it in each group; so the number bounds
+     * how many different blocks of text can be found. 0 = twice the blocks of all groups together.
+     * A number below those blocks is PKV_INVALID_ARGUMENT. Windows are the reason for more nodes
+     * than blocks: a node whose block has left the window is needed as long as later blocks are
+     * cached. */
     int32_t num_index_nodes;
     /* Different namespaces in use at once, and different fields of them likewise, in [0, 2^24]. A
      * namespace is in use while a sequence, a quota or a cached block names it. 0 = one for each
@@ -187,8 +187,9 @@ struct pkv_cache_sizes {
 /* Checks a configuration and computes the exact sizes of its cache, without making it.
  *
  * Returns PKV_OK and fills *sizes; PKV_INVALID_ARGUMENT, and the last error names the field;
- * PKV_UNSUPPORTED for what README lists as a limit; PKV_NEVER_FITS when config->bytes leaves a
- * group without a block. Any thread; O(groups * layers). */
+ * PKV_UNSUPPORTED for a state group, and for a prefix cache over continuous groups, different block
+ * sizes or more than 64 groups; PKV_NEVER_FITS when config->bytes leaves a group without a block.
+ * Any thread; O(groups * layers). */
 PKV_API PKV_NODISCARD enum pkv_status pkv_cache_size(const struct pkv_cache_config *config,
                                                      struct pkv_cache_sizes *sizes);
 
@@ -206,11 +207,13 @@ pkv_cache_blocks_for_bytes(const struct pkv_cache_config *config, size_t bytes,
 
 /* ---- the cache ----------------------------------------------------------------------------- */
 
-/* Makes a cache.
+/* Makes a cache. The configuration is copied. All memory is taken now, except scratch that the
+ * first steps grow, so that later calls cannot fail for want of it; physical memory of the payload
+ * is used only as tokens are written.
  *
  * Returns PKV_OK and the cache in *cache, which the caller destroys; the statuses of
  * pkv_cache_size; PKV_UNSUPPORTED for an isa that this CPU lacks; PKV_NO_MEMORY. Any thread;
- * O(metadata bytes): payload is reserved, not touched. */
+ * O(metadata bytes). */
 PKV_API PKV_NODISCARD enum pkv_status pkv_cache_create(const struct pkv_cache_config *config,
                                                        pkv_cache **cache);
 
