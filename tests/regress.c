@@ -39,10 +39,10 @@ static void nan_is_kept_in_tiles_short_of_a_vector(void)
     }
 }
 
-/* A plan made without rope let a run read past planes that are too short. */
-static void a_run_looks_again_at_planes_that_its_plan_did_not_have(void)
+/* A plan made without rope let a run read past cos/sin tables that are too short. */
+static void a_run_looks_again_at_rope_tables_that_its_plan_did_not_have(void)
 {
-    static float planes[8 * 4];
+    static float table[8 * 4];
     struct case_spec spec = case_plain(test_seed());
     case_add_row(&spec, 0, 1, 40);
     struct gqa_case *c = gqa_case_make(&spec);
@@ -51,8 +51,8 @@ static void a_run_looks_again_at_planes_that_its_plan_did_not_have(void)
     ASSERT_STATUS(PKV_OK, pkv_plan_create(workspace, &plan));
     ASSERT_STATUS(PKV_OK, pkv_gqa_plan(workspace, &c->args, plan));
     struct pkv_gqa_args args = c->args;
-    args.constants.rope_cos = planes;
-    args.constants.rope_sin = planes;
+    args.constants.rope_cos = table;
+    args.constants.rope_sin = table;
     args.constants.rope_positions = 8;
     args.constants.rope_width = 4;
     gqa_case_snapshot(c);
@@ -68,7 +68,7 @@ static void a_run_looks_again_at_planes_that_its_plan_did_not_have(void)
 
 static const struct test_case cases[] = {
     TEST(nan_is_kept_in_tiles_short_of_a_vector),
-    TEST(a_run_looks_again_at_planes_that_its_plan_did_not_have),
+    TEST(a_run_looks_again_at_rope_tables_that_its_plan_did_not_have),
     TEST_END,
 };
 const struct test_suite suite_regress = {"regress", cases};

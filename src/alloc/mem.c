@@ -5,10 +5,10 @@
  * libc is made by asking whether the process has its symbols, so one build serves both, and a
  * process under a sanitiser, which has no jemalloc, gets the allocator that is watched.
  *
- * An arena is a cache's own so that its blocks mix with nobody's and destroying it gives all of its
- * memory back to the system. Thread caches are bypassed: they would outlive the arena.
+ * An arena is a cache's own so that its memory is mixed with no other, and destroying it returns
+ * all of it to the system. Thread caches are bypassed: they would outlive the arena.
  *
- * Counters are relaxed atomics. They order nothing; whoever compares one with zero has already
+ * Counters are relaxed atomics. They order nothing; code that compares one with zero has already
  * synchronised with the threads that allocated. */
 #include "alloc/mem.h"
 
@@ -66,7 +66,7 @@ static void *take(const struct mem *mem, size_t bytes, size_t alignment)
                           : aligned_alloc(alignment, rounded);
 }
 
-static void give_back(const struct mem *mem, void *memory, size_t bytes, size_t alignment)
+static void release(const struct mem *mem, void *memory, size_t bytes, size_t alignment)
 {
     if (mem->user.free != NULL) {
         mem->user.free(mem->user.context, memory, bytes, alignment);
@@ -90,7 +90,7 @@ static void *counted_alloc(void *context, size_t bytes, size_t alignment)
 static void counted_free(void *context, void *memory, size_t bytes, size_t alignment)
 {
     struct mem *mem = context;
-    give_back(mem, memory, bytes, alignment);
+    release(mem, memory, bytes, alignment);
     atomic_fetch_sub_explicit(&mem->bytes_used, bytes, memory_order_relaxed);
 }
 

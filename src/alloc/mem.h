@@ -5,8 +5,7 @@
  * A struct mem is one cache's memory. Its hooks (mem_hooks) are complete and are handed to every
  * module that the cache is built of, so that each byte is counted:
  *
- *   bytes_used = sum of what was asked for and not yet freed,  0 again when everything built on it
- * is gone
+ *   bytes_used = bytes requested and not yet freed,  0 when all modules are destroyed
  *
  * jemalloc is referred to weakly: metadata comes from an arena of this cache's own when the process
  * has mallocx, sdallocx and mallctl, else from libc; the caller's alloc hook goes before both. */
@@ -29,7 +28,7 @@ struct mem {
 /* Opens *mem, which must not move afterwards. PKV_INVALID_ARGUMENT for half a pair of hooks. */
 enum pkv_status mem_open(struct mem *mem, const struct pkv_hooks *user);
 
-/* Returns the arena. Everything taken through the hooks must have been given back. */
+/* Returns the arena. Everything taken through the hooks must have been freed. */
 void mem_close(struct mem *mem);
 
 /* True when this process has jemalloc. */

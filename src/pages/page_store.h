@@ -12,7 +12,7 @@
 /* Bytes that a store takes through its hooks beside the payload. */
 size_t page_store_bytes(void);
 
-/* Writes `byte` over all cells of a block (or continuous row), in every layer, K and V. block is in
+/* Writes `byte` over all cells of a block (or slot), in every layer, K and V. block is in
  * range. No other thread may use the block. O(block_bytes). */
 void page_store_fill(pkv_pages *pages, int32_t block, unsigned char byte);
 

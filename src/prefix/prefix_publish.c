@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Insertion searches first, so that equal content has one node whoever computes it. A parent's
- * priority is never below that of its child: each raise goes up the chain until it meets a node
- * that has as much. */
+ * Insertion searches first, so that equal content has one node, whichever sequence computes it. A
+ * parent's priority is never below that of its child: each raise goes up the chain until it meets a
+ * node that has as much. */
 #include "prefix/prefix_publish.h"
 
 #include "prefix/prefix_blocks.h"

@@ -13,7 +13,7 @@ static void a_table_of_minus_ones_and_distinct_ids_passes(void)
     ASSERT_STATUS(PKV_OK, pkv_block_table_check(table[0], 2, 4, 8, NULL));
 }
 
-static void an_id_may_stand_in_several_rows(void)
+static void an_id_may_be_in_several_rows(void)
 {
     static const int32_t table[3][2] = {{5, 1}, {5, 1}, {1, 5}};
     ASSERT_STATUS(PKV_OK, pkv_block_table_check(table[0], 3, 2, 6, NULL));
@@ -81,7 +81,7 @@ static void arguments_that_describe_no_table_refuse(void)
     ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_block_table_check(table, 1, 1, 4, &half));
 }
 
-static void scratch_is_given_back_and_its_lack_is_said(void)
+static void scratch_is_released_and_its_lack_is_reported(void)
 {
     static const int32_t good[2] = {0, 1};
     static const int32_t bad[2] = {1, 1};
@@ -147,13 +147,13 @@ static void random_rows_are_answered_as_by_definition(void)
 
 static const struct test_case cases[] = {
     TEST(a_table_of_minus_ones_and_distinct_ids_passes),
-    TEST(an_id_may_stand_in_several_rows),
+    TEST(an_id_may_be_in_several_rows),
     TEST(an_empty_table_passes_without_memory),
     TEST(every_entry_but_minus_one_outside_the_pool_refuses),
     TEST(an_id_twice_in_one_row_refuses_and_names_both),
     TEST(the_first_fault_is_the_one_that_is_named),
     TEST(arguments_that_describe_no_table_refuse),
-    TEST(scratch_is_given_back_and_its_lack_is_said),
+    TEST(scratch_is_released_and_its_lack_is_reported),
     TEST(old_stamps_mean_nothing_when_the_epoch_wraps),
     TEST(random_rows_are_answered_as_by_definition),
     TEST_END,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The door to memory: who is asked for it, and that each byte is counted until it is given back. */
+ * The door to memory: which hook it comes from, and that each byte is counted until it is freed. */
 #include "alloc/mem.h"
 
 #include <pthread.h>
@@ -25,7 +25,7 @@ static void half_a_pair_of_hooks_refuses_and_writes_nothing(void)
     }
 }
 
-static void metadata_is_counted_until_it_is_given_back(void)
+static void metadata_is_counted_until_it_is_freed(void)
 {
     struct mem mem;
     ASSERT_STATUS(PKV_OK, mem_open(&mem, NULL));
@@ -224,7 +224,7 @@ static void build_info_names_version_threads_and_allocator(void)
 
 static const struct test_case cases[] = {
     TEST(half_a_pair_of_hooks_refuses_and_writes_nothing),
-    TEST(metadata_is_counted_until_it_is_given_back),
+    TEST(metadata_is_counted_until_it_is_freed),
     TEST(each_mem_has_an_arena_of_its_own_when_there_is_jemalloc),
     TEST(arenas_go_back_when_a_mem_is_closed),
     TEST(the_callers_hooks_go_before_everything),

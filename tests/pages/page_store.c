@@ -521,7 +521,7 @@ static void the_last_block_of_a_store_past_two_to_the_31_is_its_own(void)
 }
 
 /* B7: what is stored is read again at every block size and dtype. */
-static void every_block_size_and_type_gives_back_what_was_stored(void)
+static void every_block_size_and_type_reads_what_was_stored(void)
 {
     static const int32_t block_sizes[] = {1, 2, 3, 4, 7, 16, 64};
     static const enum pkv_dtype dtypes[] = {PKV_F32, PKV_F16, PKV_BF16, PKV_INT8, PKV_E4M3};
@@ -568,7 +568,7 @@ static const struct test_case cases[] = {
     TEST(copies_whose_order_would_matter_refuse),
     TEST(a_copy_outside_the_store_refuses_the_list),
     TEST(the_last_block_of_a_store_past_two_to_the_31_is_its_own),
-    TEST(every_block_size_and_type_gives_back_what_was_stored),
+    TEST(every_block_size_and_type_reads_what_was_stored),
     TEST_END,
 };
 const struct test_suite suite_page_store = {"page_store", cases};

@@ -10,7 +10,7 @@ const int32_t prefix_case_tokens[64] = {
     22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43,
     44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63};
 
-static void remember(void *context, enum prefix_change change, struct prefix_ref node)
+static void record_change(void *context, enum prefix_change change, struct prefix_ref node)
 {
     struct prefix_case *fixture = context;
     struct prefix_case_log *log = &fixture->log;
@@ -31,7 +31,7 @@ void prefix_case_open(struct prefix_case *fixture, const struct prefix_config *c
     fixture->config = *config;
     fixture->config.pools = fixture->pools;
     fixture->config.seed = config->seed != 0 ? config->seed : 0x1234567887654321u;
-    fixture->config.observer = remember;
+    fixture->config.observer = record_change;
     fixture->config.observer_context = fixture;
     for (int32_t group = 0; group < config->num_groups; group++) {
         ASSERT_STATUS(PKV_OK, pkv_pool_create(num_blocks, &hooks, &fixture->pools[group]));
@@ -91,7 +91,7 @@ struct prefix_chain prefix_case_publish(struct prefix_case *fixture,
     return chain;
 }
 
-void prefix_case_let_go(struct prefix_case *fixture, struct prefix_chain *chain)
+void prefix_case_release(struct prefix_case *fixture, struct prefix_chain *chain)
 {
     for (int32_t i = chain->count - 1; i >= 0; i--) {
         for (int32_t group = 0; group < fixture->config.num_groups; group++) {
@@ -126,7 +126,7 @@ void prefix_case_cache(struct prefix_case *fixture, const struct prefix_scope *s
                        const int32_t *tokens, int32_t num_blocks)
 {
     struct prefix_chain chain = prefix_case_publish(fixture, scope, tokens, NULL, num_blocks, 0);
-    prefix_case_let_go(fixture, &chain);
+    prefix_case_release(fixture, &chain);
 }
 
 void prefix_case_evict(struct prefix_case *fixture, uint64_t count)

@@ -58,10 +58,10 @@ struct prefix_chain prefix_case_publish(struct prefix_case *fixture,
                                         const uint64_t *extra, int32_t num_blocks,
                                         int32_t priority);
 
-/* Lets go of a chain's blocks, last first, and of its newest node. */
-void prefix_case_let_go(struct prefix_case *fixture, struct prefix_chain *chain);
+/* Drops a chain's blocks, last first, and releases its newest node. */
+void prefix_case_release(struct prefix_case *fixture, struct prefix_chain *chain);
 
-/* Publishes and lets go, so that all is cached and nothing held. */
+/* Publishes and releases, so that all is cached and nothing held. */
 void prefix_case_cache(struct prefix_case *fixture, const struct prefix_scope *scope,
                        const int32_t *tokens, int32_t num_blocks);
 

@@ -20,7 +20,7 @@ static void the_walk_stops_at_the_first_hole(void)
     struct prefix_chain chain =
         prefix_case_publish(&fixture, &prefix_case_plain, prefix_case_tokens, NULL, 3, 0);
     const int32_t first = chain.blocks[0][0];
-    prefix_case_let_go(&fixture, &chain);
+    prefix_case_release(&fixture, &chain);
     CU_ASSERT_EQUAL(prefix_case_hit(&fixture, &prefix_case_plain, prefix_case_tokens, 3), 3);
     prefix_index_detach(fixture.index, 0, first);
     CU_ASSERT_EQUAL(prefix_case_hit(&fixture, &prefix_case_plain, prefix_case_tokens, 3), 0);
@@ -28,7 +28,7 @@ static void the_walk_stops_at_the_first_hole(void)
     struct prefix_chain again =
         prefix_case_publish(&fixture, &prefix_case_plain, prefix_case_tokens, NULL, 1, 0);
     CU_ASSERT_EQUAL(prefix_case_hit(&fixture, &prefix_case_plain, prefix_case_tokens, 3), 3);
-    prefix_case_let_go(&fixture, &again);
+    prefix_case_release(&fixture, &again);
     prefix_case_close(&fixture);
 }
 
@@ -57,8 +57,8 @@ static void a_shared_prefix_outlives_its_tails(void)
         prefix_case_publish(&fixture, &prefix_case_plain, prefix_case_tokens, NULL, 4, 0);
     struct prefix_chain part =
         prefix_case_publish(&fixture, &prefix_case_plain, prefix_case_tokens, NULL, 2, 0);
-    prefix_case_let_go(&fixture, &whole);
-    prefix_case_let_go(&fixture, &part);
+    prefix_case_release(&fixture, &whole);
+    prefix_case_release(&fixture, &part);
     for (int32_t left = 3; left >= 0; left--) {
         prefix_case_evict(&fixture, 1);
         CU_ASSERT_EQUAL(
@@ -75,7 +75,7 @@ static void higher_classes_are_evicted_later(void)
         const int32_t priority = (i + 2) % PKV_NUM_PRIORITIES;
         struct prefix_chain chain = prefix_case_publish(
             &fixture, &prefix_case_plain, prefix_case_tokens + BS * priority, NULL, 1, priority);
-        prefix_case_let_go(&fixture, &chain);
+        prefix_case_release(&fixture, &chain);
     }
     for (int32_t priority = 0; priority < PKV_NUM_PRIORITIES; priority++) {
         CU_ASSERT_EQUAL(
@@ -100,14 +100,14 @@ static void a_parent_is_never_in_a_lower_class_than_its_child(void)
     const int32_t out_block = low.blocks[1][0];
     (void)prefix_index_drop(fixture.index, 1, out_block, true);
     block_pool_hold(fixture.pools[1], low.blocks[1][0]);
-    prefix_case_let_go(&fixture, &low);
+    prefix_case_release(&fixture, &low);
     block_pool_hold(fixture.pools[1], out_block);
     (void)prefix_index_drop(fixture.index, 1, out_block, true);
     CU_ASSERT_EQUAL(block_pool_class(fixture.pools[0], parent_block), PREFIX_CLASS_PRIORITY);
     const int32_t other[] = {0, 1, 2, 3, 9, 9, 9, 9};
     struct prefix_chain high = prefix_case_publish(&fixture, &prefix_case_plain, other, NULL, 1, 0);
     struct prefix_ref child = PREFIX_ROOT;
-    prefix_case_let_go(&fixture, &high);
+    prefix_case_release(&fixture, &high);
     block_pool_hold(fixture.pools[1], out_block);
     (void)prefix_index_drop(fixture.index, 1, out_block, true);
     const struct prefix_ref root =
@@ -157,7 +157,7 @@ static void a_window_limits_the_hit_to_what_it_needs(void)
         prefix_index_resident(fixture.index, nodes, 4, (const struct prefix_window[]){{1, 0}}), 4);
     prefix_index_detach(fixture.index, 0, chain.blocks[0][3]);
     CU_ASSERT_EQUAL(prefix_index_resident(fixture.index, nodes, 5, window), 0);
-    prefix_case_let_go(&fixture, &chain);
+    prefix_case_release(&fixture, &chain);
     prefix_case_close(&fixture);
 }
 
@@ -188,7 +188,7 @@ static void groups_agree_on_one_length(void)
     prefix_index_detach(fixture.index, 1, chain.blocks[1][0]);
     CU_ASSERT_EQUAL(prefix_index_resident(fixture.index, nodes, 6, windows), 0);
     CU_ASSERT_EQUAL(prefix_index_resident(fixture.index, nodes, 0, windows), 0);
-    prefix_case_let_go(&fixture, &chain);
+    prefix_case_release(&fixture, &chain);
     prefix_case_close(&fixture);
 }
 
@@ -226,7 +226,7 @@ static void out_of_window_blocks_go_after_plain_and_before_cached_ones(void)
 }
 
 /* One turn of a session with a window of 8: adopts what it can of `count` blocks, computes the
- * rest, gives back what left the window, and ends. Answers the blocks adopted. */
+ * rest, drops what left the window, and ends. Answers the blocks adopted. */
 static int32_t session_turn(struct prefix_case *fixture, const int32_t *tokens, int32_t count)
 {
     const struct prefix_window window = {8, 0};

@@ -121,7 +121,7 @@ static void random_prompts_with_a_hash_of(int32_t bits)
         hits += expected;
         struct prefix_chain chain =
             prefix_case_publish(&fixture, &prefix_case_plain, prompts[i], NULL, 3, 0);
-        prefix_case_let_go(&fixture, &chain);
+        prefix_case_release(&fixture, &chain);
         CU_ASSERT_EQUAL(prefix_case_hit(&fixture, &prefix_case_plain, prompts[i], 3), 3);
     }
     CU_ASSERT(hits > PROMPTS / 2); /* or nothing was tested */
@@ -295,8 +295,8 @@ static void extras_are_part_of_the_content(void)
     CU_ASSERT_EQUAL(memcmp(prefix_index_tokens(fixture.index, chain.nodes[0]), prefix_case_tokens,
                            BS * sizeof prefix_case_tokens[0]),
                     0);
-    prefix_case_let_go(&fixture, &chain);
-    prefix_case_let_go(&fixture, &other);
+    prefix_case_release(&fixture, &chain);
+    prefix_case_release(&fixture, &other);
     prefix_case_close(&fixture);
 }
 
@@ -352,7 +352,7 @@ static void a_key_is_the_hash_of_the_documented_string(void)
         append(string, &length, extra[i], 8);
     }
     CU_ASSERT(is_key(prefix_index_node(fixture.index, chain.nodes[1])->key, string, length));
-    prefix_case_let_go(&fixture, &chain);
+    prefix_case_release(&fixture, &chain);
     prefix_scope_close(fixture.index, &scope);
     prefix_case_close(&fixture);
 }
@@ -376,7 +376,7 @@ static void geometry_is_part_of_every_key(void)
         struct prefix_chain chain =
             prefix_case_publish(&fixture, &prefix_case_plain, prefix_case_tokens, NULL, 1, 0);
         keys[i] = prefix_index_node(fixture.index, chain.nodes[0])->key;
-        prefix_case_let_go(&fixture, &chain);
+        prefix_case_release(&fixture, &chain);
         prefix_case_close(&fixture);
     }
     CU_ASSERT(keys[0].low != keys[1].low && keys[0].high != keys[1].high);
@@ -399,8 +399,8 @@ static void equal_blocks_have_one_canonical_id(void)
     CU_ASSERT_EQUAL(pkv_pool_num_free(fixture.pools[0]), free_before);
     CU_ASSERT_EQUAL(prefix_index_num_used(fixture.index), 2);
     CU_ASSERT_EQUAL(prefix_index_node(fixture.index, a.nodes[1])->num_holders, 2);
-    prefix_case_let_go(&fixture, &a);
-    prefix_case_let_go(&fixture, &b);
+    prefix_case_release(&fixture, &a);
+    prefix_case_release(&fixture, &b);
     CU_ASSERT_EQUAL(prefix_case_hit(&fixture, &prefix_case_plain, prefix_case_tokens, 2), 2);
     prefix_case_close(&fixture);
 }
@@ -422,7 +422,7 @@ static void insert_fails_cleanly_when_no_node_is_free(void)
     CU_ASSERT_EQUAL(node.index, 55);
     CU_ASSERT_EQUAL(prefix_index_node(fixture.index, chain.nodes[0])->priority, 0);
     CU_ASSERT_EQUAL(prefix_index_counters(fixture.index).not_indexed, 1);
-    prefix_case_let_go(&fixture, &chain);
+    prefix_case_release(&fixture, &chain);
     prefix_case_evict(&fixture, 1);
     CU_ASSERT_EQUAL(prefix_index_num_used(fixture.index), 2);
     CU_ASSERT_EQUAL(prefix_index_insert(fixture.index, PREFIX_ROOT, 0, 1, prefix_case_tokens + 12,
@@ -506,7 +506,7 @@ static void the_observer_sees_the_first_and_the_last_block_of_a_node(void)
     prefix_index_detach(fixture.index, 0, chain.blocks[0][1]);
     CU_ASSERT_EQUAL(fixture.log.count, 2);
     prefix_index_detach(fixture.index, 1, chain.blocks[1][1]);
-    prefix_case_let_go(&fixture, &chain);
+    prefix_case_release(&fixture, &chain);
     prefix_case_evict(&fixture, 1);
     CU_ASSERT_EQUAL(fixture.log.count, 3);
     while (prefix_index_take(fixture.index, 1) != PREFIX_NONE) {
@@ -531,7 +531,7 @@ static void next_visits_every_used_node_once(void)
     struct prefix_chain chain =
         prefix_case_publish(&fixture, &prefix_case_plain, prefix_case_tokens, NULL, 5, 0);
     prefix_index_detach(fixture.index, 0, chain.blocks[0][4]);
-    prefix_case_let_go(&fixture, &chain);
+    prefix_case_release(&fixture, &chain);
     struct prefix_ref at = prefix_index_next(fixture.index, 0);
     for (; at.index != PREFIX_NONE; at = prefix_index_next(fixture.index, at.index + 1)) {
         const int32_t depth = prefix_index_node(fixture.index, at)->depth;
@@ -601,7 +601,7 @@ static void check_reports_every_kind_of_damage(void)
         struct prefix_chain chain =
             prefix_case_publish(&fixture, &scope, prefix_case_tokens, NULL, 4, 0);
         prefix_index_detach(fixture.index, 0, chain.blocks[0][3]);
-        prefix_case_let_go(&fixture, &chain);
+        prefix_case_release(&fixture, &chain);
         prefix_scope_close(fixture.index, &scope);
         CU_ASSERT(prefix_index_check(fixture.index) == 0 && fixture.memory.num_logged == 0);
         is_broken = break_index(fixture.index, how);

@@ -379,7 +379,7 @@ static void flush_takes_the_nodes_of_one_field_value(void)
     sweep_all(&fixture, &swept);
     CU_ASSERT(swept.freed == 2 && swept.held == 2);
     CU_ASSERT_EQUAL(block_pool_num_free(fixture.pools[0], PREFIX_CLASS_PRIORITY), 3);
-    prefix_case_let_go(&fixture, &held);
+    prefix_case_release(&fixture, &held);
     CU_ASSERT_EQUAL(block_pool_num_free(fixture.pools[0], PREFIX_CLASS_UNINDEXED), 32 - 3);
     CU_ASSERT_EQUAL(prefix_index_num_used(fixture.index), 3);
     prefix_scope_close(fixture.index, &scope);
@@ -418,8 +418,8 @@ static void a_sequence_publishes_only_into_its_own_epoch(void)
     sweep_all(&fixture, &swept);
     CU_ASSERT(swept.held == 1 && swept.freed == 0);
     CU_ASSERT_EQUAL(hit_in(&fixture, &field, 1, 1), 1);
-    prefix_case_let_go(&fixture, &chain);
-    prefix_case_let_go(&fixture, &fresh);
+    prefix_case_release(&fixture, &chain);
+    prefix_case_release(&fixture, &fresh);
     CU_ASSERT_EQUAL(hit_in(&fixture, &field, 1, 1), 1);
     prefix_scope_close(fixture.index, &scope);
     prefix_case_close(&fixture);
@@ -442,7 +442,7 @@ static void reset_orphans_everything(void)
     CU_ASSERT(swept.freed == 2 && swept.held == 3);
     CU_ASSERT_EQUAL(pkv_pool_ref_count(fixture.pools[0], block), 1); /* its holder goes on */
     CU_ASSERT_EQUAL(prefix_index_node_of(fixture.index, 0, block).index, PREFIX_NONE);
-    prefix_case_let_go(&fixture, &held);
+    prefix_case_release(&fixture, &held);
     CU_ASSERT_EQUAL(prefix_index_num_used(fixture.index), 0);
     CU_ASSERT_EQUAL(pkv_pool_num_free(fixture.pools[0]), 16);
     CU_ASSERT_EQUAL(block_pool_num_free(fixture.pools[0], PREFIX_CLASS_UNINDEXED), 16);
@@ -503,7 +503,7 @@ static void assert_exchanged(const struct two_chains *c, int32_t from)
     }
 }
 
-static void forget_x(struct two_chains *c, bool everything)
+static void flush_x(struct two_chains *c, bool everything)
 {
     if (everything) {
         prefix_index_reset(c->fixture.index);
@@ -518,7 +518,7 @@ static void an_old_block_ends_before_an_equal_one_is_stored(void)
         struct two_chains c;
         struct prefix_swept swept = {0, 0};
         open_two_chains(&c, 0);
-        forget_x(&c, everything);
+        flush_x(&c, everything);
         CU_ASSERT_FALSE(prefix_index_sweep(c.fixture.index, 1, &swept)); /* one of "y" */
         CU_ASSERT(swept.held == 0 && swept.freed == 2 * everything);
         c.fixture.log.count = 0;
@@ -537,7 +537,7 @@ static void an_old_block_ends_before_an_equal_one_is_stored(void)
         CU_ASSERT(swept.held == 0 && swept.freed == 0);
         CU_ASSERT_EQUAL(c.fixture.log.count, 6 + everything); /* the other node of "y" */
         CU_ASSERT_EQUAL(prefix_case_hit(&c.fixture, &c.x, prefix_case_tokens, 3), 3);
-        prefix_case_let_go(&c.fixture, &fresh);
+        prefix_case_release(&c.fixture, &fresh);
         close_two_chains(&c);
     }
 }
@@ -549,7 +549,7 @@ static void a_flush_during_a_sweep_ends_what_was_stored_meanwhile(void)
     struct prefix_swept swept = {0, 0};
     open_two_chains(&c, 0);
     for (int32_t round = 0; round < 3; round++) {
-        forget_x(&c, false);
+        flush_x(&c, false);
         cache_in(&c.fixture, &x, 1, 3);
         assert_exchanged(&c, 6 * round);
     }
@@ -565,7 +565,7 @@ static void a_part_of_a_chain_that_is_stored_again_leaves_the_rest_to_the_sweep(
     struct two_chains c;
     struct prefix_swept swept = {0, 0};
     open_two_chains(&c, 0);
-    forget_x(&c, false);
+    flush_x(&c, false);
     CU_ASSERT_FALSE(prefix_index_sweep(c.fixture.index, 3, &swept)); /* the first of "x" too */
     CU_ASSERT(swept.held == 1 && swept.freed == 1);
     cache_in(&c.fixture, &x, 1, 2);
@@ -589,7 +589,7 @@ static void only_the_flushed_of_an_equal_key_end_early(void)
     struct two_chains c;
     struct prefix_swept swept = {0, 0};
     open_two_chains(&c, PREFIX_KEY_BITS);
-    forget_x(&c, false);
+    flush_x(&c, false);
     cache_in(&c.fixture, &y, 1, 3);   /* two are found, the third is new */
     cache_in(&c.fixture, NULL, 0, 2); /* both new */
     CU_ASSERT_EQUAL(c.fixture.log.count, 3);
@@ -614,7 +614,7 @@ static void after_the_sweep_nothing_ends_early(void)
     open_two_chains(&c, 0);
     cache_in(&c.fixture, &x, 1, 3); /* no flush: found, all three */
     CU_ASSERT_EQUAL(c.fixture.log.count, 0);
-    forget_x(&c, false);
+    flush_x(&c, false);
     sweep_all(&c.fixture, &swept);
     CU_ASSERT(swept.held == 3 && swept.freed == 3);
     CU_ASSERT_EQUAL(c.fixture.log.count, 3);
@@ -638,7 +638,7 @@ static struct prefix_ref parent_of_a_flushed_child(struct prefix_case *fixture,
     const struct prefix_ref parent = chain.nodes[0];
     const int32_t block = chain.blocks[0][0];
     *child = chain.nodes[1];
-    prefix_case_let_go(fixture, &chain);
+    prefix_case_release(fixture, &chain);
     prefix_index_detach(fixture->index, 0, block);
     prefix_index_flush(fixture->index, &(struct pkv_namespace_field){ADAPTER, 1, "x", 0});
     CU_ASSERT_TRUE(prefix_index_is_live(fixture->index, parent));

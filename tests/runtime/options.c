@@ -211,7 +211,7 @@ static struct scenario plain_scenario(unsigned first, unsigned second, unsigned 
 static void rope_turns_by_the_positions_of_the_sequence(void)
 {
     const struct scenario s = plain_scenario(
-        WITH_ROPE, WITH_ROPE | WITH_INTERLEAVED | WITH_BF16_PLANES, WITH_ROPE | WITH_PARTIAL);
+        WITH_ROPE, WITH_ROPE | WITH_INTERLEAVED | WITH_BF16_ROPE, WITH_ROPE | WITH_PARTIAL);
     assert_scenario(&s);
 }
 
@@ -329,7 +329,7 @@ static void everything_at_once_in_blocks_of_one(void)
     struct scenario s = plain_scenario(WITH_ROPE | WITH_PARTIAL | WITH_NORM | WITH_SOFTCAP |
                                            WITH_SINK | WITH_Q_SCALE | WITH_SCALE_PER_CHANNEL,
                                        WITH_ROPE | WITH_INTERLEAVED | WITH_NORM_FIRST |
-                                           WITH_SMOOTH | WITH_BF16_PLANES,
+                                           WITH_SMOOTH | WITH_BF16_ROPE,
                                        WITH_ROPE | WITH_NORM | WITH_SINK);
     s.dtype = PKV_BF16;
     s.k_dtype = PKV_E4M3;

@@ -50,8 +50,8 @@ struct contract_case {
     struct pkv_contract_args args;
 };
 
-/* variant chooses among the shapes and defaults that mean the same. PAGED and CONTINUOUS rows are
- * free; DENSE rows begin their append at one position. */
+/* variant chooses among the shapes and defaults that mean the same. Rows of PAGED and CONTINUOUS
+ * cases are free; rows of DENSE ones begin their append at one position. */
 struct contract_case *contract_case_make(const struct case_spec *spec, uint64_t variant);
 void contract_case_free(struct contract_case *x);
 

@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum number_kind { OF_Q = 1, OF_K, OF_V, OF_PLANE, OF_GAIN, OF_SINK, OF_MASK, OF_SCALE, OF_DETAIL };
+enum number_kind { OF_Q = 1, OF_K, OF_V, OF_ROPE, OF_NORM, OF_SINK, OF_MASK, OF_SCALE, OF_DETAIL };
 
 static uint64_t mix(uint64_t state, int64_t x)
 {
@@ -202,15 +202,15 @@ static void add_rope(struct gqa_case *c)
     const int32_t half = 1 + detail(spec, 1, spec->k_width / 2);
     const size_t count = (size_t)positions * (size_t)half;
     const enum pkv_dtype dtype = (enum pkv_dtype)detail(spec, 2, 3);
-    void *cos_plane = input_of(c, count, pkv_dtype_bytes(dtype));
-    void *sin_plane = input_of(c, count, pkv_dtype_bytes(dtype));
+    void *rope_cos = input_of(c, count, pkv_dtype_bytes(dtype));
+    void *rope_sin = input_of(c, count, pkv_dtype_bytes(dtype));
     for (size_t i = 0; i < count; i++) {
-        const double angle = 4 * number_at(spec, OF_PLANE, 0, 0, (int64_t)i, 0);
-        ref_store(dtype, cos_plane, i, 1.1 * cos(angle));
-        ref_store(dtype, sin_plane, i, 1.1 * sin(angle));
+        const double angle = 4 * number_at(spec, OF_ROPE, 0, 0, (int64_t)i, 0);
+        ref_store(dtype, rope_cos, i, 1.1 * cos(angle));
+        ref_store(dtype, rope_sin, i, 1.1 * sin(angle));
     }
-    constants->rope_cos = cos_plane;
-    constants->rope_sin = sin_plane;
+    constants->rope_cos = rope_cos;
+    constants->rope_sin = rope_sin;
     constants->rope_dtype = dtype;
     constants->rope_positions = positions;
     constants->rope_width = half;
@@ -226,15 +226,15 @@ static void add_rope(struct gqa_case *c)
     }
 }
 
-static void *gain_of(struct gqa_case *c, int which, enum pkv_dtype *dtype)
+static void *norm_weight_of(struct gqa_case *c, int which, enum pkv_dtype *dtype)
 {
     const struct case_spec *spec = &c->spec;
     *dtype = (enum pkv_dtype)detail(spec, 10 + which, 3);
-    void *gain = input_of(c, (size_t)spec->k_width, pkv_dtype_bytes(*dtype));
+    void *weight = input_of(c, (size_t)spec->k_width, pkv_dtype_bytes(*dtype));
     for (int32_t i = 0; i < spec->k_width; i++) {
-        ref_store(*dtype, gain, (size_t)i, 1 + 0.5 * number_at(spec, OF_GAIN, which, 0, 0, i));
+        ref_store(*dtype, weight, (size_t)i, 1 + 0.5 * number_at(spec, OF_NORM, which, 0, 0, i));
     }
-    return gain;
+    return weight;
 }
 
 static void add_norm(struct gqa_case *c)
@@ -243,11 +243,11 @@ static void add_norm(struct gqa_case *c)
     const struct case_spec *spec = &c->spec;
     const int32_t which = detail(spec, 12, 4); /* q alone, k alone, both, both */
     if (which != 1) {
-        constants->q_norm_gain = gain_of(c, 0, &constants->q_norm_gain_dtype);
+        constants->q_norm_gain = norm_weight_of(c, 0, &constants->q_norm_gain_dtype);
         constants->q_norm_gain_count = spec->k_width;
     }
     if (which != 0) {
-        constants->k_norm_gain = gain_of(c, 1, &constants->k_norm_gain_dtype);
+        constants->k_norm_gain = norm_weight_of(c, 1, &constants->k_norm_gain_dtype);
         constants->k_norm_gain_count = spec->k_width;
     }
     constants->qk_norm_eps = detail(spec, 13, 2) ? 1e-6f : 1e-2f;

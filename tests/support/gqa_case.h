@@ -83,7 +83,7 @@ void case_add_row(struct case_spec *spec, int32_t row_id, int32_t q_len, int32_t
 struct gqa_case *gqa_case_make(const struct case_spec *spec);
 void gqa_case_free(struct gqa_case *c);
 
-/* Remembers every byte; then the first region of the kinds (a sum) that has changed, or -1. */
+/* Records every byte; then the first region of the kinds (a sum) that has changed, or -1. */
 void gqa_case_snapshot(struct gqa_case *c);
 int gqa_case_changed(const struct gqa_case *c, int kinds);
 

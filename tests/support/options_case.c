@@ -48,7 +48,7 @@ static void add_rope(struct options_case *c, const struct pkv_group_config *grou
 {
     const bool is_partial = (options & WITH_PARTIAL) != 0;
     const int32_t half = is_partial ? group->k_width / 4 : group->k_width / 2;
-    const enum pkv_dtype dtype = (options & WITH_BF16_PLANES) != 0 ? PKV_BF16 : PKV_F32;
+    const enum pkv_dtype dtype = (options & WITH_BF16_ROPE) != 0 ? PKV_BF16 : PKV_F32;
     const size_t count = (size_t)c->num_positions * (size_t)half;
     to->rope_cos = random_array(c, count, dtype, 0, 1.1);
     to->rope_sin = random_array(c, count, dtype, 0, 1.1);
@@ -132,7 +132,7 @@ struct pkv_layer_config *options_case_layer(struct options_case *c, int32_t grou
     return layer;
 }
 
-/* Whoever reads a quantised page must scale as its owner did. */
+/* A layer that reads a quantised page must scale as its owner did. */
 struct pkv_layer_config *options_case_sharer(struct options_case *c, int32_t owner,
                                              int32_t num_heads, unsigned options)
 {
@@ -164,13 +164,13 @@ static struct pkv_attn_constants lend_all(const struct pkv_attn_constants *from,
                                           size_t *num_lent)
 {
     struct pkv_attn_constants to = *from;
-    const size_t plane =
+    const size_t table_bytes =
         (size_t)from->rope_positions * (size_t)from->rope_width * pkv_dtype_bytes(from->rope_dtype);
     to.q_scale = lend(lent, num_lent, from->q_scale, sizeof(float));
     to.head_sink =
         lend(lent, num_lent, from->head_sink, (size_t)from->head_sink_count * sizeof(float));
-    to.rope_cos = lend(lent, num_lent, from->rope_cos, plane);
-    to.rope_sin = lend(lent, num_lent, from->rope_sin, plane);
+    to.rope_cos = lend(lent, num_lent, from->rope_cos, table_bytes);
+    to.rope_sin = lend(lent, num_lent, from->rope_sin, table_bytes);
     to.q_norm_gain =
         lend(lent, num_lent, from->q_norm_gain,
              (size_t)from->q_norm_gain_count * pkv_dtype_bytes(from->q_norm_gain_dtype));

@@ -21,7 +21,7 @@ enum layer_option {
     WITH_INTERLEAVED = 1 << 1, /* with rope, and so the next three */
     WITH_PARTIAL = 1 << 2,     /* some channels of the head, from an offset on */
     WITH_NORM = 1 << 3,
-    WITH_BF16_PLANES = 1 << 4,
+    WITH_BF16_ROPE = 1 << 4,
     WITH_NORM_FIRST = 1 << 5, /* with or without rope */
     WITH_SOFTCAP = 1 << 6,
     WITH_SINK = 1 << 7,

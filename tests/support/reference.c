@@ -176,8 +176,8 @@ static void rotate(const struct pkv_attn_constants *constants, int64_t position,
     }
 }
 
-static void normalise(const struct pkv_attn_constants *constants, const void *gain,
-                      enum pkv_dtype gain_dtype, int32_t width, double *x, double *size)
+static void normalise(const struct pkv_attn_constants *constants, const void *weight,
+                      enum pkv_dtype weight_dtype, int32_t width, double *x, double *size)
 {
     double sum = 0;
     for (int32_t c = 0; c < width; c++) {
@@ -185,28 +185,28 @@ static void normalise(const struct pkv_attn_constants *constants, const void *ga
     }
     const double rms = sqrt(sum / width + (double)constants->qk_norm_eps);
     for (int32_t c = 0; c < width; c++) {
-        const double g = ref_load(gain_dtype, gain, (size_t)c);
+        const double g = ref_load(weight_dtype, weight, (size_t)c);
         x[c] = x[c] / rms * g;
         size[c] = size[c] / rms * fabs(g);
     }
 }
 
-static void rotate_and_normalise(const struct pkv_attn_constants *constants, const void *gain,
-                                 enum pkv_dtype gain_dtype, int32_t width, int64_t position,
+static void rotate_and_normalise(const struct pkv_attn_constants *constants, const void *weight,
+                                 enum pkv_dtype weight_dtype, int32_t width, int64_t position,
                                  double *x, double *size)
 {
     const bool norm_first = constants->norm_order == PKV_NORM_BEFORE_ROPE;
     for (int32_t c = 0; c < width; c++) {
         size[c] = fabs(x[c]);
     }
-    if (gain != NULL && norm_first) {
-        normalise(constants, gain, gain_dtype, width, x, size);
+    if (weight != NULL && norm_first) {
+        normalise(constants, weight, weight_dtype, width, x, size);
     }
     if (constants->rope_cos != NULL) {
         rotate(constants, position, x, size);
     }
-    if (gain != NULL && !norm_first) {
-        normalise(constants, gain, gain_dtype, width, x, size);
+    if (weight != NULL && !norm_first) {
+        normalise(constants, weight, weight_dtype, width, x, size);
     }
 }
 
@@ -377,15 +377,15 @@ bool reference_sees(const struct pkv_gqa_args *args, int32_t b, int32_t i, int32
                     double *bias)
 {
     const struct row row = row_of(args, b);
-    const int64_t frontier = (int64_t)row.kv_len - row.q_len + i;
+    const int64_t query_position = (int64_t)row.kv_len - row.q_len + i;
     int64_t kept = 0;
     if (args->kept_prefix != NULL) {
         kept = args->kept_prefix[args->kept_prefix_count == 1 ? 0 : b];
     }
-    if (j >= row.kv_len || (!args->not_causal && j > frontier)) {
+    if (j >= row.kv_len || (!args->not_causal && j > query_position)) {
         return false;
     }
-    if (args->sliding_window > 0 && j <= frontier - args->sliding_window && j >= kept) {
+    if (args->sliding_window > 0 && j <= query_position - args->sliding_window && j >= kept) {
         return false;
     }
     return mask_admits(args, b, i, h, j, bias);
@@ -436,9 +436,9 @@ static void load_query(const struct pkv_gqa_args *args, const struct row *row, s
     for (size_t c = 0; c < width; c++) {
         query->x[c] = ref_load(args->dtype, args->q, at + c);
     }
-    const int32_t frontier = row->kv_len - row->q_len + query->i;
+    const int32_t query_position = row->kv_len - row->q_len + query->i;
     rotate_and_normalise(constants, constants->q_norm_gain, constants->q_norm_gain_dtype,
-                         args->k_width, position_of(args, row, query->i, frontier), query->x,
+                         args->k_width, position_of(args, row, query->i, query_position), query->x,
                          query->size);
     query->sink = constants->smooth_softmax ? 0 : -(double)INFINITY;
     if (constants->head_sink != NULL) {

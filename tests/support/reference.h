@@ -17,14 +17,14 @@ struct reference {
                                  without a cache: dense, in the activation dtype */
     size_t k_bytes, v_bytes;
     double *k_size; /* [key tokens][kv_heads][k_width]: the sum of the magnitudes that a new key's
-                       channel is made of, |a*c| + |b*s|, over the rms and times |gain| */
+                       channel is made of, |a*c| + |b*s|, over the rms and times |weight| */
     double *out;    /* [num_tokens][num_heads][v_width] */
     double *lse;    /* [num_tokens][num_heads], and so the next two */
     double *logit_size; /* the largest |scale| * sum |q||k| + |mask| of a key seen, and |sink| */
     double *value_size; /* the largest |V| of a key seen */
 };
 
-/* Fills *ref, whose earlier content does not matter; reference_free gives it back. */
+/* Fills *ref, whose earlier content does not matter; reference_free frees it. */
 void reference_append(const struct pkv_gqa_args *args, struct reference *ref);
 void reference_attend(const struct pkv_gqa_args *args, struct reference *ref);
 void reference_free(struct reference *ref);

@@ -44,7 +44,7 @@ static void *take(struct case_memory *memory, size_t bytes, size_t alignment, bo
     return start;
 }
 
-static void give_back(struct case_memory *memory, char *start, size_t bytes, bool is_mapped)
+static void release(struct case_memory *memory, char *start, size_t bytes, bool is_mapped)
 {
     struct piece piece;
     memcpy(&piece, start - sizeof piece, sizeof piece);
@@ -68,7 +68,7 @@ static void *hook_alloc(void *context, size_t bytes, size_t alignment)
 static void hook_free(void *context, void *pointer, size_t bytes, size_t alignment)
 {
     (void)alignment;
-    give_back(context, pointer, bytes, false);
+    release(context, pointer, bytes, false);
 }
 
 static void *hook_map(void *context, size_t bytes, size_t alignment, int node)
@@ -79,7 +79,7 @@ static void *hook_map(void *context, size_t bytes, size_t alignment, int node)
 
 static void hook_unmap(void *context, void *pointer, size_t bytes)
 {
-    give_back(context, pointer, bytes, true);
+    release(context, pointer, bytes, true);
 }
 
 static void hook_log(void *context, enum pkv_log_level level, const char *line)
@@ -369,8 +369,8 @@ static bool is_seen(const struct shape *shape, const struct case_seq *seq, int64
 
 /* Dense attention of one query and head: *lse, the sum of |q||k| of the keys seen (the largest),
  * and the weights p[0..position], 0 where a key is not seen. */
-static double weigh(const struct shape *shape, const struct case_seq *seq, const double *q,
-                    int32_t position, int32_t kv_head, double *p, double *lse)
+static double attend_query(const struct shape *shape, const struct case_seq *seq, const double *q,
+                           int32_t position, int32_t kv_head, double *p, double *lse)
 {
     double largest = -INFINITY;
     double magnitude = 0;
@@ -522,7 +522,7 @@ static bool check_head(const struct runtime_case *c, const struct shape *shape,
         q[d] = case_value(seq->tags[position], layer, 2, h, d);
     }
     double lse = 0;
-    const double magnitude = weigh(shape, seq, q, position, kv_head, p, &lse);
+    const double magnitude = attend_query(shape, seq, q, position, kv_head, p, &lse);
     const double allowed = tolerance(shape, position, magnitude);
     for (int32_t d = 0; d < shape->v_width; d++) {
         double expected = 0;

@@ -29,7 +29,7 @@ struct case_memory {
     long live;
     long num_wrong; /* freed with another size, by another door, or with a broken fence */
     long num_logged;
-    size_t alloc_bytes; /* live, as asked for */
+    size_t alloc_bytes; /* live, as requested */
     size_t map_bytes;
     char line[160]; /* the first that was logged */
     unsigned char fill;
@@ -130,7 +130,7 @@ const void *case_cell(const struct pkv_kv_view *view, bool is_value, int32_t blo
 double case_value(uint32_t tag, int32_t layer, int what, int32_t head, int32_t channel);
 
 /* How many of the n blocks that hold positions [0, length) a row of a window group needs when its
- * next query is at length or max_rewind before it: the rest was given back. */
+ * next query is at length or max_rewind before it: the rest was released. */
 int32_t case_resident_blocks(int32_t length, int32_t block_size, int64_t window, int64_t prefix,
                              int32_t max_rewind);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * test.h: what every suite uses. A suite is one file that defines `const struct test_suite
- * suite_<module>` and stands in tests/suites.h; a case is named after the promise that it holds. */
+ * suite_<module>` and is listed in tests/suites.h; a case is named after the promise that it holds.
+ */
 #ifndef PKV_TEST_H
 #define PKV_TEST_H
 
@@ -72,7 +73,7 @@ int32_t random_between(struct test_random *random, int32_t low, int32_t high); /
 double random_unit(struct test_random *random);                                /* [-1, 1) */
 
 /* Memory hooks that count and can fail: the fail_at-th allocation from now (1 = the next) and all
- * after it return NULL; 0 never fails. live is what was not given back. */
+ * after it return NULL; 0 never fails. live is what was not freed. */
 struct test_memory {
     long fail_at;
     long calls;
