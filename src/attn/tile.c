@@ -174,11 +174,12 @@ void tile_attend(const struct run *run, size_t num_query_rows, const struct tile
     struct tile staged;
     const struct operands o = stage(run, num_queries, tile, s, &staged);
     dot_tile(run, num_queries, &o, next, s);
+    const float scale = adjust_scores(run, num_query_rows, (size_t)o.num_keys, bias, s->scores);
     const struct kernel_softmax_job softmax = {
         .scores = s->scores,
         .num_queries = num_queries,
         .num_keys = o.num_keys,
-        .scale = adjust_scores(run, num_query_rows, (size_t)o.num_keys, bias, s->scores),
+        .scale = scale,
         .max = s->max,
         .sum = s->sum,
         .alpha = s->alpha,
