@@ -43,7 +43,7 @@
 #include "runtime/pin.h"
 #include "runtime/reuse.h"
 
-struct check_cell;
+struct check_group_cell;
 
 struct pkv_cache {
     /* constant after create */
@@ -71,7 +71,7 @@ struct pkv_cache {
     struct reuse reuse;
     struct pin_records pins;
     struct events events;
-    struct check_cell *check_cells; /* scratch of check */
+    struct check_group_cell *check_cells; /* scratch of a check: one a block of the largest group */
 };
 
 /* Waits behind the threads that wait already. */

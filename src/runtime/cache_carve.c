@@ -4,7 +4,7 @@
  * here. */
 #include "runtime/cache_carve.h"
 
-#include "runtime/check.h"
+#include "runtime/check_group.h"
 #include "runtime/constants.h"
 #include "runtime/reservation.h"
 
