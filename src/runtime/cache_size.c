@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The public calls that size a cache before anything is allocated. Sizes are exact: every part is
- * asked for what it will take. */
+ * The public calls that size a cache before anything is allocated. Sizes are exact: every module
+ * computes what it will take. */
 #include "base/checked.h"
 #include "runtime/cache_carve.h"
 #include "runtime/config_check.h"

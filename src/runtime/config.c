@@ -19,7 +19,7 @@ int32_t config_num_owners(const struct pkv_cache_config *config, int32_t g)
 struct pkv_cache_config config_resolve(const struct pkv_cache_config *config)
 {
     struct pkv_cache_config resolved = *config;
-    /* A sequence stands once in a batch, so more rows than sequences never come. */
+    /* A sequence is in a batch at most once, so a batch never has more rows than sequences. */
     if (resolved.max_step_rows == 0 || resolved.max_step_rows > resolved.max_seqs) {
         resolved.max_step_rows = resolved.max_seqs;
     }
@@ -161,7 +161,7 @@ enum pkv_status config_share(const struct pkv_cache_config *config, size_t bytes
     return PKV_OK;
 }
 
-/* The most blocks whose payload, padding included, stays within the group's share. */
+/* The largest number of blocks whose payload, padding included, stays within the group's share. */
 static enum pkv_status blocks_of_share(const struct pkv_cache_config *config,
                                        const struct config_budget *budget,
                                        const struct config_group *group, int32_t *num_blocks)
@@ -173,8 +173,8 @@ static enum pkv_status blocks_of_share(const struct pkv_cache_config *config,
         return status;
     }
     const size_t share = scaled(budget->shared_bytes, needed, budget->needed_bytes);
-    const size_t most = share / sizes.block_bytes;
-    int32_t blocks = (int32_t)(most < INT32_MAX ? most : INT32_MAX);
+    const size_t max_blocks = share / sizes.block_bytes;
+    int32_t blocks = (int32_t)(max_blocks < INT32_MAX ? max_blocks : INT32_MAX);
     while (blocks > 0) {
         status = sizes_with(group, blocks, &sizes);
         if (status != PKV_OK || sizes.payload_bytes <= share) {

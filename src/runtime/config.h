@@ -29,7 +29,7 @@ struct config_budget {
 struct config_group {
     struct pkv_group_config config;
     int32_t num_owners; /* layers that own pages in it */
-    int32_t max_blocks; /* entries of one block table; 0 for continuous rows */
+    int32_t max_blocks; /* entries of one block table; 0 for a continuous group */
 };
 
 /* Layers that own pages in group g. */

@@ -18,19 +18,19 @@ static const void *copy_array(struct carver *carver, const void *from, size_t co
     return to;
 }
 
-static bool has_same_planes(const struct pkv_attn_constants *a, const struct pkv_attn_constants *b)
+static bool has_same_cos_sin(const struct pkv_attn_constants *a, const struct pkv_attn_constants *b)
 {
     return a->rope_cos == b->rope_cos && a->rope_sin == b->rope_sin &&
            a->rope_dtype == b->rope_dtype && a->rope_positions == b->rope_positions &&
            a->rope_width == b->rope_width;
 }
 
-static void copy_planes(const struct pkv_cache_config *config, int32_t i, struct carver *carver,
-                        struct pkv_layer_config *copies)
+static void copy_cos_sin(const struct pkv_cache_config *config, int32_t i, struct carver *carver,
+                         struct pkv_layer_config *copies)
 {
     const struct pkv_attn_constants *from = &config->layers[i].constants;
     for (int32_t j = 0; j < i; j++) {
-        if (!has_same_planes(from, &config->layers[j].constants)) {
+        if (!has_same_cos_sin(from, &config->layers[j].constants)) {
             continue;
         }
         if (copies != NULL) {
@@ -66,7 +66,7 @@ void constants_copy(const struct pkv_cache_config *config, int32_t i, struct car
     if (copies != NULL) {
         copies[i].constants = to;
     }
-    copy_planes(config, i, carver, copies);
+    copy_cos_sin(config, i, carver, copies);
 }
 
 int64_t constants_rope_positions(const struct pkv_cache_config *config)

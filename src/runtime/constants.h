@@ -8,8 +8,8 @@
 #include "pagedkv/cache.h"
 
 /* Copies the constants of layer i of a checked config into copies[i], their arrays into memory from
- * the carver. copies NULL: counts. Layers before i were copied. Rope planes, the only large ones,
- * are copied once for all layers that name the same. */
+ * the carver. copies NULL: counts. Layers before i were copied. Cos/sin tables, the only large
+ * arrays, are copied once for all layers that name the same. */
 void constants_copy(const struct pkv_cache_config *config, int32_t i, struct carver *carver,
                     struct pkv_layer_config *copies);
 

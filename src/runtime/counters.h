@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * counters.h: what a cache counts where it happens. Counters only grow; the mutex guards them.
- * metrics.c fills pkv_stats from them, and counts what is there at the moment itself. */
+ * metrics.c fills pkv_stats from them; what grows and shrinks, such as the held blocks, it counts
+ * when it is called. */
 #ifndef PKV_RUNTIME_COUNTERS_H
 #define PKV_RUNTIME_COUNTERS_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Counters, and their text. Those that only grow are kept where things happen; what is there now is
- * counted when somebody asks. The text is one table: name, type, meaning, value. */
+ * Counters, and their text. Those that only grow are in struct counters; what grows and shrinks is
+ * counted at each call. The text is one table: name, type, meaning, value. */
 #include <stdio.h>
 
 #include "base/error.h"
@@ -120,62 +120,56 @@ static bool write_metric(const struct metric *metric,
     return bytes > 0 && (size_t)bytes < sizeof text && write(context, text, (size_t)bytes);
 }
 
-enum pkv_status pkv_metrics_write(pkv_cache *cache,
-                                  bool (*write)(void *context, const char *text, size_t bytes),
-                                  void *context)
+static enum pkv_status write_stats(const struct pkv_stats *s,
+                                   bool (*write)(void *context, const char *text, size_t bytes),
+                                   void *context)
 {
-    struct pkv_stats s;
-    if (write == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "write is NULL");
-    }
-    const enum pkv_status status = pkv_cache_stats(cache, &s);
-    if (status != PKV_OK) {
-        return status;
-    }
     const char *counter = "counter";
     const char *gauge = "gauge";
     const struct metric metrics[] = {
         {"kv_cache_usage_perc", gauge, "Held blocks, as a share of all in [0, 1].",
-         s.num_blocks > 0 ? (double)s.held_blocks / (double)s.num_blocks : 0},
+         s->num_blocks > 0 ? (double)s->held_blocks / (double)s->num_blocks : 0},
         {"prefix_cache_queries_total", counter, "Prompt tokens of first admissions.",
-         (double)s.queried_tokens},
+         (double)s->queried_tokens},
         {"prefix_cache_hits_total", counter, "Tokens of those that were adopted.",
-         (double)s.hit_tokens},
+         (double)s->hit_tokens},
         {"prefix_cache_readmitted_queries_total", counter,
          "Prompt tokens of sequences that came again after preemption.",
-         (double)s.readmitted_tokens},
+         (double)s->readmitted_tokens},
         {"prefix_cache_readmitted_hits_total", counter, "Tokens of those that were adopted.",
-         (double)s.rehit_tokens},
-        {"admissions_total", counter, "Admissions that found room.", (double)s.num_admissions},
-        {"blocks_total_count", gauge, "Blocks of all paged groups.", (double)s.num_blocks},
-        {"blocks_held", gauge, "Blocks that sequences and pins hold.", (double)s.held_blocks},
-        {"blocks_free", gauge, "Blocks that nobody holds, cached ones too.", (double)s.free_blocks},
-        {"blocks_cached", gauge, "Free blocks that can still be found.", (double)s.cached_blocks},
-        {"blocks_pinned", gauge, "Held blocks that a pin holds.", (double)s.pinned_blocks},
+         (double)s->rehit_tokens},
+        {"admissions_total", counter, "Admissions that found room.", (double)s->num_admissions},
+        {"blocks_total_count", gauge, "Blocks of all paged groups.", (double)s->num_blocks},
+        {"blocks_held", gauge, "Blocks that sequences and pins hold.", (double)s->held_blocks},
+        {"blocks_free", gauge, "Blocks without a holder, cached ones too.", (double)s->free_blocks},
+        {"blocks_cached", gauge, "Free blocks that are in the prefix index.",
+         (double)s->cached_blocks},
+        {"blocks_pinned", gauge, "Held blocks that a pin holds.", (double)s->pinned_blocks},
         {"table_tokens", gauge, "Tokens that the blocks in all tables have room for.",
-         (double)s.table_cells},
-        {"used_tokens", gauge, "Tokens committed to them.", (double)s.used_cells},
-        {"sequences", gauge, "Sequences alive.", (double)s.num_seqs},
-        {"pins", gauge, "Prefixes pinned.", (double)s.num_pins},
-        {"index_nodes", gauge, "Nodes of the prefix index in use.", (double)s.num_nodes},
-        {"blocks_stored_total", counter, "Blocks that became findable.", (double)s.stored_blocks},
-        {"blocks_deduplicated_total", counter, "Blocks given back for an equal one.",
-         (double)s.deduplicated_blocks},
-        {"blocks_unpublished_total", counter, "Full blocks that could not become findable.",
-         (double)s.unpublished_blocks},
+         (double)s->table_cells},
+        {"used_tokens", gauge, "Tokens committed to them.", (double)s->used_cells},
+        {"sequences", gauge, "Sequences alive.", (double)s->num_seqs},
+        {"pins", gauge, "Prefixes pinned.", (double)s->num_pins},
+        {"index_nodes", gauge, "Nodes of the prefix index in use.", (double)s->num_nodes},
+        {"blocks_stored_total", counter, "Blocks that entered the prefix index.",
+         (double)s->stored_blocks},
+        {"blocks_deduplicated_total", counter, "Blocks released for an equal one.",
+         (double)s->deduplicated_blocks},
+        {"blocks_unpublished_total", counter, "Full blocks that could not enter it.",
+         (double)s->unpublished_blocks},
         {"evictions_total", counter, "Cached blocks whose memory was taken.",
-         (double)s.evicted_blocks},
+         (double)s->evicted_blocks},
         {"evicted_age_seconds_total", counter,
          "Time since those were held last, by the caller's clock.",
-         1e-9 * (double)s.evicted_age_ns},
-        {"block_copies_total", counter, "Blocks copied before a write.", (double)s.copied_blocks},
+         1e-9 * (double)s->evicted_age_ns},
+        {"block_copies_total", counter, "Blocks copied before a write.", (double)s->copied_blocks},
         {"hash_collisions_total", counter, "Equal hashes of different content.",
-         (double)s.collisions},
+         (double)s->collisions},
         {"attention_read_bytes_total", counter, "Keys and values that attention went through.",
-         (double)s.attention_bytes},
-        {"events_total", counter, "Events recorded.", (double)s.num_events},
+         (double)s->attention_bytes},
+        {"events_total", counter, "Events recorded.", (double)s->num_events},
         {"events_lost_total", counter, "Events overwritten before they were drained.",
-         (double)s.lost_events},
+         (double)s->lost_events},
     };
     for (size_t i = 0; i < sizeof metrics / sizeof metrics[0]; i++) {
         if (!write_metric(&metrics[i], write, context)) {
@@ -183,4 +177,16 @@ enum pkv_status pkv_metrics_write(pkv_cache *cache,
         }
     }
     return PKV_OK;
+}
+
+enum pkv_status pkv_metrics_write(pkv_cache *cache,
+                                  bool (*write)(void *context, const char *text, size_t bytes),
+                                  void *context)
+{
+    struct pkv_stats stats;
+    if (write == NULL) {
+        return refuse(PKV_INVALID_ARGUMENT, "write is NULL");
+    }
+    const enum pkv_status status = pkv_cache_stats(cache, &stats);
+    return status == PKV_OK ? write_stats(&stats, write, context) : status;
 }

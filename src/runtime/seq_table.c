@@ -68,7 +68,7 @@ void seq_table_shrink(struct seq_table_set *tables, int32_t seq, int32_t end)
 }
 
 /* hole_end and end of a table that was cut to `length` tokens. The block of position `length` may
- * have been given back (a window of one key needs nothing before it): then the table ends there and
+ * have been released (a window of one key needs nothing before it): then the table ends there and
  * the next append maps it anew. */
 static struct seq_table cut_at(const struct seq_table_set *tables, const struct seq_table *table,
                                int32_t length)

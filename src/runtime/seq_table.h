@@ -81,7 +81,7 @@ void seq_table_cut(struct seq_table_set *tables, int32_t seq, int32_t length);
 void seq_table_fork(struct seq_table_set *tables, int32_t parent, int32_t child, int32_t length,
                     int32_t num_held);
 
-/* Gives back what no query at `length` or later can see. A promised table takes as many blocks at
+/* Releases what no query at `length` or later can see. A promised table takes as many blocks at
  * its end; only a block that a fork still holds may leave it short of one. */
 void seq_table_reclaim(struct seq_table_set *tables, int32_t seq, int32_t length);
 
