@@ -134,10 +134,10 @@ enum pkv_status pkv_pool_create(int32_t num_blocks, const struct pkv_hooks *hook
 {
     struct pkv_hooks memory;
     if (pool == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "pool is NULL");
+        return INVALID("pool is NULL");
     }
     if (num_blocks < 1) {
-        return refuse(PKV_INVALID_ARGUMENT, "num_blocks = %d, below 1", num_blocks);
+        return INVALID("num_blocks = %d, below 1", num_blocks);
     }
     const enum pkv_status status = hooks_copy(hooks, &memory);
     if (status != PKV_OK) {
@@ -179,13 +179,13 @@ void pkv_pool_destroy(pkv_pool *pool)
 static enum pkv_status check_list(const pkv_pool *pool, const int32_t *ids, int32_t count)
 {
     if (pool == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "pool is NULL");
+        return INVALID("pool is NULL");
     }
     if (count < 0) {
-        return refuse(PKV_INVALID_ARGUMENT, "count = %d, below 0", count);
+        return INVALID("count = %d, below 0", count);
     }
     if (ids == NULL && count > 0) {
-        return refuse(PKV_INVALID_ARGUMENT, "ids is NULL");
+        return INVALID("ids is NULL");
     }
     return PKV_OK;
 }
@@ -220,19 +220,17 @@ static enum pkv_status check_entry(const pkv_pool *pool, const int32_t *ids, int
 {
     const int32_t id = ids[i];
     if (!is_block(pool, id)) {
-        return refuse(PKV_INVALID_ARGUMENT, "ids[%d] = %d, outside [0, %d)", i, id,
-                      pool->num_blocks);
+        return INVALID("ids[%d] = %d, outside [0, %d)", i, id, pool->num_blocks);
     }
     const int32_t ref_count = pool->records[id].ref_count;
     if (ref_count == 0) {
-        return refuse(PKV_INVALID_ARGUMENT, "ids[%d] = %d, which is free", i, id);
+        return INVALID("ids[%d] = %d, which is free", i, id);
     }
     if (is_release && times > ref_count) {
-        return refuse(PKV_INVALID_ARGUMENT, "ids[%d] = %d, which holds only %d references", i, id,
-                      ref_count);
+        return INVALID("ids[%d] = %d, which holds only %d references", i, id, ref_count);
     }
     if (!is_release && times > INT32_MAX - ref_count) {
-        return refuse(PKV_INVALID_ARGUMENT, "ids[%d] = %d, which has too many references", i, id);
+        return INVALID("ids[%d] = %d, which has too many references", i, id);
     }
     return PKV_OK;
 }
@@ -344,7 +342,7 @@ static void check_record(struct report *report, const pkv_pool *pool, int32_t id
 int32_t pkv_pool_check(const pkv_pool *pool)
 {
     if (pool == NULL) {
-        (void)refuse(PKV_INVALID_ARGUMENT, "pool is NULL");
+        (void)INVALID("pool is NULL");
         return 1;
     }
     struct report report = {&pool->hooks, "block pool", 0};

@@ -27,8 +27,8 @@ static enum pkv_status refuse_repeat(const int32_t *row, int32_t entry_idx, int3
     while (row[earlier] != row[entry_idx]) {
         earlier++;
     }
-    return refuse(PKV_INVALID_ARGUMENT, "block_table[%d][%d] = %d, already at [%d][%d]", row_idx,
-                  entry_idx, row[entry_idx], row_idx, earlier);
+    return INVALID("block_table[%d][%d] = %d, already at [%d][%d]", row_idx, entry_idx,
+                   row[entry_idx], row_idx, earlier);
 }
 
 enum pkv_status block_table_check_row(struct block_stamps *stamps, const int32_t *row,
@@ -41,8 +41,8 @@ enum pkv_status block_table_check_row(struct block_stamps *stamps, const int32_t
             continue;
         }
         if (id < 0 || id >= stamps->num_blocks) {
-            return refuse(PKV_INVALID_ARGUMENT, "block_table[%d][%d] = %d, outside [0, %d)",
-                          row_idx, i, id, stamps->num_blocks);
+            return INVALID("block_table[%d][%d] = %d, outside [0, %d)", row_idx, i, id,
+                           stamps->num_blocks);
         }
         if (stamps->stamps[id] == stamps->epoch) {
             return refuse_repeat(row, i, row_idx);
@@ -56,16 +56,16 @@ static enum pkv_status check_shape(const int32_t *block_table, int32_t batch, in
                                    int32_t num_blocks)
 {
     if (batch < 0) {
-        return refuse(PKV_INVALID_ARGUMENT, "batch = %d, below 0", batch);
+        return INVALID("batch = %d, below 0", batch);
     }
     if (max_blocks < 0) {
-        return refuse(PKV_INVALID_ARGUMENT, "max_blocks = %d, below 0", max_blocks);
+        return INVALID("max_blocks = %d, below 0", max_blocks);
     }
     if (num_blocks < 1) {
-        return refuse(PKV_INVALID_ARGUMENT, "num_blocks = %d, below 1", num_blocks);
+        return INVALID("num_blocks = %d, below 1", num_blocks);
     }
     if (block_table == NULL && batch > 0 && max_blocks > 0) {
-        return refuse(PKV_INVALID_ARGUMENT, "block_table is NULL");
+        return INVALID("block_table is NULL");
     }
     return PKV_OK;
 }

@@ -19,10 +19,10 @@ enum pkv_status hooks_copy(const struct pkv_hooks *hooks_in, struct pkv_hooks *h
         hooks_in = &none;
     }
     if ((hooks_in->alloc == NULL) != (hooks_in->free == NULL)) {
-        return refuse(PKV_INVALID_ARGUMENT, "hooks: alloc and free go together");
+        return INVALID("hooks: alloc and free go together");
     }
     if ((hooks_in->map_pages == NULL) != (hooks_in->unmap_pages == NULL)) {
-        return refuse(PKV_INVALID_ARGUMENT, "hooks: map_pages and unmap_pages go together");
+        return INVALID("hooks: map_pages and unmap_pages go together");
     }
     *hooks = *hooks_in;
     return PKV_OK;

@@ -10,7 +10,7 @@
 static enum pkv_status check_count(const char *name, int32_t count)
 {
     if (count < 1) {
-        return refuse(PKV_INVALID_ARGUMENT, "geometry.%s = %d, below 1", name, count);
+        return INVALID("geometry.%s = %d, below 1", name, count);
     }
     return PKV_OK;
 }
@@ -45,11 +45,10 @@ static enum pkv_status resolve(const struct pkv_page_geometry *given,
                                struct pkv_page_geometry *geometry)
 {
     if (given == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "geometry is NULL");
+        return INVALID("geometry is NULL");
     }
     if (given->size != sizeof *given) {
-        return refuse(PKV_INVALID_ARGUMENT, "geometry.size = %zu, expected %zu", given->size,
-                      sizeof *given);
+        return INVALID("geometry.size = %zu, expected %zu", given->size, sizeof *given);
     }
     *geometry = *given;
     if (geometry->v_width == 0) {
@@ -60,8 +59,8 @@ static enum pkv_status resolve(const struct pkv_page_geometry *given,
         status = check_count("v_width", geometry->v_width);
     }
     if (status == PKV_OK && geometry->v_in_k && geometry->v_width > geometry->k_width) {
-        status = refuse(PKV_INVALID_ARGUMENT, "geometry.v_width = %d, above k_width = %d",
-                        geometry->v_width, geometry->k_width);
+        status = INVALID("geometry.v_width = %d, above k_width = %d", geometry->v_width,
+                         geometry->k_width);
     }
     if (status == PKV_OK) {
         status = check_dtype("k_dtype", geometry->k_dtype);
@@ -119,7 +118,7 @@ enum pkv_status page_layout_make(const struct pkv_page_geometry *geometry,
     if (!make_part(kept, kept->k_width, kept->k_dtype, &made.k) ||
         (!kept->v_in_k && !make_part(kept, kept->v_width, kept->v_dtype, &made.v)) ||
         !make_sizes(&made)) {
-        return refuse(PKV_INVALID_ARGUMENT, "geometry: the payload's bytes overflow size_t");
+        return INVALID("geometry: the payload's bytes overflow size_t");
     }
     *layout = made;
     return PKV_OK;
@@ -130,7 +129,7 @@ enum pkv_status pkv_page_sizes_of(const struct pkv_page_geometry *geometry,
 {
     struct page_layout layout;
     if (sizes == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "sizes is NULL");
+        return INVALID("sizes is NULL");
     }
     const enum pkv_status status = page_layout_make(geometry, &layout);
     if (status == PKV_OK) {

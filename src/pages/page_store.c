@@ -32,7 +32,7 @@ enum pkv_status pkv_pages_create(const struct pkv_page_geometry *geometry,
     struct page_layout layout;
     struct pkv_hooks memory;
     if (pages == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "pages is NULL");
+        return INVALID("pages is NULL");
     }
     enum pkv_status status = page_layout_make(geometry, &layout);
     if (status == PKV_OK) {
@@ -80,11 +80,10 @@ static unsigned char *v_base(const pkv_pages *pages, int32_t layer)
 static enum pkv_status check_layer(const pkv_pages *pages, int32_t layer)
 {
     if (pages == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "pages is NULL");
+        return INVALID("pages is NULL");
     }
     if (layer < 0 || layer >= pages->layout.geometry.num_layers) {
-        return refuse(PKV_INVALID_ARGUMENT, "layer = %d, outside [0, %d)", layer,
-                      pages->layout.geometry.num_layers);
+        return INVALID("layer = %d, outside [0, %d)", layer, pages->layout.geometry.num_layers);
     }
     return PKV_OK;
 }
@@ -96,7 +95,7 @@ enum pkv_status pkv_pages_view(const pkv_pages *pages, int32_t layer, struct pkv
         return status;
     }
     if (view == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "view is NULL");
+        return INVALID("view is NULL");
     }
     const struct page_layout *layout = &pages->layout;
     const struct pkv_page_geometry *geometry = &layout->geometry;
@@ -142,16 +141,14 @@ static enum pkv_status check_copy(const pkv_pages *pages, const struct pkv_page_
     const struct pkv_page_geometry *geometry = &pages->layout.geometry;
     const struct pkv_page_copy *copy = &copies[i];
     if (copy->src < 0 || copy->src >= geometry->num_blocks) {
-        return refuse(PKV_INVALID_ARGUMENT, "copies[%d].src = %d, outside [0, %d)", i, copy->src,
-                      geometry->num_blocks);
+        return INVALID("copies[%d].src = %d, outside [0, %d)", i, copy->src, geometry->num_blocks);
     }
     if (copy->dst < 0 || copy->dst >= geometry->num_blocks) {
-        return refuse(PKV_INVALID_ARGUMENT, "copies[%d].dst = %d, outside [0, %d)", i, copy->dst,
-                      geometry->num_blocks);
+        return INVALID("copies[%d].dst = %d, outside [0, %d)", i, copy->dst, geometry->num_blocks);
     }
     if (copy->num_cells < 0 || copy->num_cells > geometry->block_size) {
-        return refuse(PKV_INVALID_ARGUMENT, "copies[%d].num_cells = %d, outside [0, %d]", i,
-                      copy->num_cells, geometry->block_size);
+        return INVALID("copies[%d].num_cells = %d, outside [0, %d]", i, copy->num_cells,
+                       geometry->block_size);
     }
     return PKV_OK;
 }
@@ -163,12 +160,10 @@ static enum pkv_status check_disjoint(const struct pkv_page_copy *copies, int32_
     for (int32_t i = 0; i < num_copies; i++) {
         for (int32_t j = 0; j < num_copies; j++) {
             if (copies[i].dst == copies[j].src) {
-                return refuse(PKV_INVALID_ARGUMENT, "copies[%d].dst = %d, also copies[%d].src", i,
-                              copies[i].dst, j);
+                return INVALID("copies[%d].dst = %d, also copies[%d].src", i, copies[i].dst, j);
             }
             if (i != j && copies[i].dst == copies[j].dst) {
-                return refuse(PKV_INVALID_ARGUMENT, "copies[%d].dst = %d, also copies[%d].dst", i,
-                              copies[i].dst, j);
+                return INVALID("copies[%d].dst = %d, also copies[%d].dst", i, copies[i].dst, j);
             }
         }
     }
@@ -189,13 +184,13 @@ enum pkv_status pkv_pages_copy(pkv_pages *pages, const struct pkv_page_copy *cop
                                int32_t num_copies)
 {
     if (pages == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "pages is NULL");
+        return INVALID("pages is NULL");
     }
     if (num_copies < 0) {
-        return refuse(PKV_INVALID_ARGUMENT, "num_copies = %d, below 0", num_copies);
+        return INVALID("num_copies = %d, below 0", num_copies);
     }
     if (copies == NULL && num_copies > 0) {
-        return refuse(PKV_INVALID_ARGUMENT, "copies is NULL");
+        return INVALID("copies is NULL");
     }
     enum pkv_status status = PKV_OK;
     for (int32_t i = 0; i < num_copies && status == PKV_OK; i++) {
@@ -233,13 +228,11 @@ static enum pkv_status check_needed_entry(const pkv_pages *pages, const struct c
     const int32_t num_blocks = pages->layout.geometry.num_blocks;
     const int32_t id = range->block_table[needed];
     if (id < 0 || id >= num_blocks) {
-        return refuse(PKV_INVALID_ARGUMENT, "block_table[%d] = %d, outside [0, %d)", needed, id,
-                      num_blocks);
+        return INVALID("block_table[%d] = %d, outside [0, %d)", needed, id, num_blocks);
     }
     for (int32_t i = 0; i < range->max_blocks; i++) {
         if (i != needed && range->block_table[i] == id) {
-            return refuse(PKV_INVALID_ARGUMENT, "block_table[%d] = %d, also at [%d]", needed, id,
-                          i);
+            return INVALID("block_table[%d] = %d, also at [%d]", needed, id, i);
         }
     }
     return PKV_OK;
@@ -250,21 +243,20 @@ static enum pkv_status check_range(const pkv_pages *pages, const struct cell_ran
     const int32_t block_size = pages->layout.geometry.block_size;
     const int64_t end = (int64_t)range->first + range->count;
     if (range->first < 0 || range->count < 0) {
-        return refuse(PKV_INVALID_ARGUMENT, "first = %d, count = %d, one of them below 0",
-                      range->first, range->count);
+        return INVALID("first = %d, count = %d, one of them below 0", range->first, range->count);
     }
     if (range->max_blocks < 0) {
-        return refuse(PKV_INVALID_ARGUMENT, "max_blocks = %d, below 0", range->max_blocks);
+        return INVALID("max_blocks = %d, below 0", range->max_blocks);
     }
     if (end > (int64_t)range->max_blocks * block_size) {
-        return refuse(PKV_INVALID_ARGUMENT, "first = %d, count = %d, past %d blocks of %d cells",
-                      range->first, range->count, range->max_blocks, block_size);
+        return INVALID("first = %d, count = %d, past %d blocks of %d cells", range->first,
+                       range->count, range->max_blocks, block_size);
     }
     if (range->count == 0) {
         return PKV_OK;
     }
     if (range->block_table == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "block_table is NULL");
+        return INVALID("block_table is NULL");
     }
     enum pkv_status status = PKV_OK;
     const int32_t last = (int32_t)((end - 1) / block_size);
@@ -282,10 +274,10 @@ static enum pkv_status check_move(const pkv_pages *pages, int32_t layer,
         return status;
     }
     if (v != NULL && pages->layout.geometry.v_in_k) {
-        return refuse(PKV_INVALID_ARGUMENT, "v is given, but values lie in the keys");
+        return INVALID("v is given, but values lie in the keys");
     }
     if (k == NULL && range->count > 0) {
-        return refuse(PKV_INVALID_ARGUMENT, "k is NULL");
+        return INVALID("k is NULL");
     }
     return check_range(pages, range);
 }

@@ -13,15 +13,14 @@
 enum pkv_status prefix_field_check(const struct pkv_namespace_field *field)
 {
     if (field->length < 0 || field->length > PKV_MAX_NAMESPACE_BYTES) {
-        return refuse(PKV_INVALID_ARGUMENT, "namespace field %d: length = %d, outside [0, %d]",
-                      field->tag, field->length, PKV_MAX_NAMESPACE_BYTES);
+        return INVALID("namespace field %d: length = %d, outside [0, %d]", field->tag,
+                       field->length, PKV_MAX_NAMESPACE_BYTES);
     }
     if (field->bytes == NULL && field->length > 0) {
-        return refuse(PKV_INVALID_ARGUMENT, "namespace field %d: bytes is NULL", field->tag);
+        return INVALID("namespace field %d: bytes is NULL", field->tag);
     }
     if (field->begins_at < 0) {
-        return refuse(PKV_INVALID_ARGUMENT, "namespace field %d: begins_at = %d, below 0",
-                      field->tag, field->begins_at);
+        return INVALID("namespace field %d: begins_at = %d, below 0", field->tag, field->begins_at);
     }
     return PKV_OK;
 }

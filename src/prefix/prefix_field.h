@@ -38,8 +38,8 @@ struct prefix_field_table {
     uint64_t seed; /* mixes the choice of a bucket */
 };
 
-/* PKV_INVALID_ARGUMENT for a length or begins_at out of range, or NULL bytes of a length above 0.
- * All other calls take checked fields, and ignore begins_at. */
+/* What is a field at all: PKV_INVALID_ARGUMENT for a length or begins_at out of range, or NULL
+ * bytes of a length above 0. Every other call of this module takes fields that were checked. */
 enum pkv_status prefix_field_check(const struct pkv_namespace_field *field);
 
 /* The number of the field's record; PREFIX_NONE when it has none. */

@@ -38,13 +38,6 @@ enum pkv_status prefix_index_set_quota(struct prefix_index *index,
                                        const struct pkv_namespace_field *field, int64_t quota)
 {
     struct prefix_field_table *fields = &index->namespaces.fields;
-    const enum pkv_status status = prefix_field_check(field);
-    if (status != PKV_OK) {
-        return status;
-    }
-    if (quota < 0) {
-        return refuse(PKV_INVALID_ARGUMENT, "quota = %lld, below 0", (long long)quota);
-    }
     int32_t id = prefix_field_find(fields, field);
     if (quota == INT64_MAX) {
         take_away(fields, id);
@@ -66,10 +59,6 @@ enum pkv_status prefix_index_usage(const struct prefix_index *index,
                                    struct prefix_usage *usage)
 {
     const struct prefix_field_table *fields = &index->namespaces.fields;
-    const enum pkv_status status = prefix_field_check(field);
-    if (status != PKV_OK) {
-        return status;
-    }
     const int32_t id = prefix_field_find(fields, field);
     if (id == PREFIX_NONE) {
         return refuse(PKV_NOT_FOUND, "namespace field %d: none has these bytes", field->tag);

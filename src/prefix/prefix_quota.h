@@ -20,9 +20,9 @@ void prefix_index_charge(struct prefix_index *index, int32_t namespace_id, int64
  * negative. */
 int64_t prefix_index_room(const struct prefix_index *index, int32_t namespace_id);
 
-/* Sets the quota of one field value; INT64_MAX = none. The field then stays in the table until its
- * quota is taken away. begins_at does not matter, here and below. PKV_INVALID_ARGUMENT;
- * PKV_NO_BLOCKS when the table is full. */
+/* Sets the quota of one field value, >= 0; INT64_MAX = none. The field then stays in the table
+ * until its quota is taken away. begins_at does not matter, here and below. PKV_NO_BLOCKS when the
+ * table is full. */
 enum pkv_status prefix_index_set_quota(struct prefix_index *index,
                                        const struct pkv_namespace_field *field, int64_t quota);
 

@@ -8,28 +8,17 @@
 
 #include "base/error.h"
 
-/* Copies the fields in order of tag. */
+/* Copies the fields in order of tag. PKV_INVALID_ARGUMENT for a tag twice. */
 static enum pkv_status sort_fields(const struct pkv_namespace_field *fields, int32_t num_fields,
                                    struct pkv_namespace_field *sorted)
 {
-    if (num_fields < 0 || num_fields > PKV_MAX_NAMESPACE_FIELDS) {
-        return refuse(PKV_INVALID_ARGUMENT, "namespace: num_fields = %d, outside [0, %d]",
-                      num_fields, PKV_MAX_NAMESPACE_FIELDS);
-    }
-    if (fields == NULL && num_fields > 0) {
-        return refuse(PKV_INVALID_ARGUMENT, "namespace: fields is NULL");
-    }
     for (int32_t i = 0; i < num_fields; i++) {
-        const enum pkv_status status = prefix_field_check(&fields[i]);
-        if (status != PKV_OK) {
-            return status;
-        }
         int32_t at = i;
         for (; at > 0 && sorted[at - 1].tag > fields[i].tag; at--) {
             sorted[at] = sorted[at - 1];
         }
         if (at > 0 && sorted[at - 1].tag == fields[i].tag) {
-            return refuse(PKV_INVALID_ARGUMENT, "namespace: tag %d appears twice", fields[i].tag);
+            return INVALID("namespace: tag %d appears twice", fields[i].tag);
         }
         sorted[at] = fields[i];
     }

@@ -22,9 +22,10 @@ struct prefix_scope {
     int32_t namespace_id[PKV_MAX_NAMESPACE_FIELDS + 1];
 };
 
-/* Interns the namespaces of a sequence; fields in any order. PKV_INVALID_ARGUMENT: too many fields,
- * a tag twice, or a field that prefix_field_check refuses. PKV_NO_BLOCKS: the table is full now.
- * Nothing changed then. A namespace lives while a scope or a node names it: close each scope. */
+/* Interns the namespaces of a sequence; fields in any order, at most PKV_MAX_NAMESPACE_FIELDS, each
+ * checked by prefix_field_check. PKV_INVALID_ARGUMENT: a tag appears twice. PKV_NO_BLOCKS: the
+ * table is full now. Nothing changed then. A namespace lives while a scope or a node names it:
+ * close each scope. */
 enum pkv_status prefix_scope_open(struct prefix_index *index,
                                   const struct pkv_namespace_field *fields, int32_t num_fields,
                                   struct prefix_scope *scope);

@@ -12,16 +12,10 @@
 /* No caller's: those begin at 1. */
 #define KEPT_PREFIX_TAG 0
 
-static enum pkv_status check_field(const struct pkv_namespace_field *field, int32_t index)
+static enum pkv_status check_field(const struct pkv_namespace_field *field)
 {
-    if (field->tag < 1 || field->begins_at < 0 || field->length < 0 ||
-        field->length > PKV_MAX_NAMESPACE_BYTES || (field->bytes == NULL && field->length > 0)) {
-        return refuse(PKV_INVALID_ARGUMENT,
-                      "namespace field %d: tag %d, length %d, begins_at %d, bytes %s", index,
-                      field->tag, field->length, field->begins_at,
-                      field->bytes == NULL ? "NULL" : "given");
-    }
-    return PKV_OK;
+    return field->tag >= 1 ? prefix_field_check(field)
+                           : INVALID("namespace field: tag = %d, below 1", field->tag);
 }
 
 enum pkv_status namespace_check(const struct pkv_namespace_field *fields, int32_t num_fields,
@@ -33,7 +27,7 @@ enum pkv_status namespace_check(const struct pkv_namespace_field *fields, int32_
                       fields == NULL ? "NULL" : "given");
     }
     for (int32_t i = 0; i < num_fields; i++) {
-        const enum pkv_status status = check_field(&fields[i], i);
+        const enum pkv_status status = check_field(&fields[i]);
         if (status != PKV_OK) {
             return status;
         }
@@ -49,7 +43,7 @@ enum pkv_status namespace_check_one(const pkv_cache *cache, const struct pkv_nam
     if (status != PKV_OK) {
         return status;
     }
-    return field != NULL ? check_field(field, 0) : refuse(PKV_INVALID_ARGUMENT, "field is NULL");
+    return field != NULL ? check_field(field) : refuse(PKV_INVALID_ARGUMENT, "field is NULL");
 }
 
 /* In some group with a window the sequence keeps another prefix than the group's. */

@@ -34,7 +34,7 @@ static bool is_good(const pkv_slots *slots, pkv_slot claim)
 static struct slot_map_record *find(const pkv_slots *slots, pkv_slot claim, enum pkv_status *status)
 {
     if (slots == NULL) {
-        *status = refuse(PKV_INVALID_ARGUMENT, "slots is NULL");
+        *status = INVALID("slots is NULL");
         return NULL;
     }
     if (!is_good(slots, claim)) {
@@ -72,13 +72,13 @@ enum pkv_status pkv_slots_create(int32_t max_seqs, int32_t max_seq, const struct
 {
     struct pkv_hooks memory;
     if (slots == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "slots is NULL");
+        return INVALID("slots is NULL");
     }
     if (max_seqs < 1) {
-        return refuse(PKV_INVALID_ARGUMENT, "max_seqs = %d, below 1", max_seqs);
+        return INVALID("max_seqs = %d, below 1", max_seqs);
     }
     if (max_seq < 1) {
-        return refuse(PKV_INVALID_ARGUMENT, "max_seq = %d, below 1", max_seq);
+        return INVALID("max_seq = %d, below 1", max_seq);
     }
     enum pkv_status status = hooks_copy(hooks, &memory);
     if (status != PKV_OK) {
@@ -114,7 +114,7 @@ void pkv_slots_destroy(pkv_slots *slots)
 enum pkv_status pkv_slots_claim(pkv_slots *slots, pkv_slot *slot)
 {
     if (slots == NULL || slot == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "%s is NULL", slots == NULL ? "slots" : "slot");
+        return INVALID("%s is NULL", slots == NULL ? "slots" : "slot");
     }
     const int32_t taken = block_pool_take(slots->pool);
     if (taken < 0) {
@@ -142,7 +142,7 @@ enum pkv_status pkv_slots_id(const pkv_slots *slots, pkv_slot slot, int32_t *slo
 {
     enum pkv_status status;
     if (slot_id == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "slot_id is NULL");
+        return INVALID("slot_id is NULL");
     }
     if (find(slots, slot, &status) != NULL) {
         *slot_id = (int32_t)slot_of(slot);
@@ -154,7 +154,7 @@ enum pkv_status pkv_slots_length(const pkv_slots *slots, pkv_slot slot, int32_t 
 {
     enum pkv_status status;
     if (length == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "length is NULL");
+        return INVALID("length is NULL");
     }
     const struct slot_map_record *record = find(slots, slot, &status);
     if (record != NULL) {
@@ -171,7 +171,7 @@ enum pkv_status pkv_slots_set_length(pkv_slots *slots, pkv_slot slot, int32_t le
         return status;
     }
     if (length < 0 || length > slots->max_seq) {
-        return refuse(PKV_INVALID_ARGUMENT, "length = %d, outside [0, %d]", length, slots->max_seq);
+        return INVALID("length = %d, outside [0, %d]", length, slots->max_seq);
     }
     record->length = length;
     return PKV_OK;
@@ -202,18 +202,17 @@ static enum pkv_status check_claim(pkv_slots *slots, const pkv_slot *claims, con
     }
     struct slot_map_record *record = &slots->records[slot_of(claims[i])];
     if (record->stamp == slots->epoch) {
-        return refuse(PKV_INVALID_ARGUMENT,
-                      "claims[%d] names slot %u, which the list names already", i,
-                      (unsigned)slot_of(claims[i]));
+        return INVALID("claims[%d] names slot %u, which the list names already", i,
+                       (unsigned)slot_of(claims[i]));
     }
     record->stamp = slots->epoch;
     const int32_t q_len = q_len_of(q_lens, i);
     if (q_len < 0) {
-        return refuse(PKV_INVALID_ARGUMENT, "q_lens[%d] = %d, below 0", i, q_len);
+        return INVALID("q_lens[%d] = %d, below 0", i, q_len);
     }
     if (q_len > slots->max_seq - record->length) {
-        return refuse(PKV_INVALID_ARGUMENT, "q_lens[%d] = %d after %d cells, but max_seq is %d", i,
-                      q_len, record->length, slots->max_seq);
+        return INVALID("q_lens[%d] = %d after %d cells, but max_seq is %d", i, q_len,
+                       record->length, slots->max_seq);
     }
     return PKV_OK;
 }
@@ -222,16 +221,15 @@ static enum pkv_status check_fill(const pkv_slots *slots, const pkv_slot *claims
                                   const int32_t *slot_ids, const int32_t *kv_lens)
 {
     if (slots == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "slots is NULL");
+        return INVALID("slots is NULL");
     }
     if (count < 0) {
-        return refuse(PKV_INVALID_ARGUMENT, "count = %d, below 0", count);
+        return INVALID("count = %d, below 0", count);
     }
     if (count > 0 && (claims == NULL || slot_ids == NULL || kv_lens == NULL)) {
-        return refuse(PKV_INVALID_ARGUMENT, "%s is NULL",
-                      claims == NULL     ? "claims"
-                      : slot_ids == NULL ? "slot_ids"
-                                         : "kv_lens");
+        return INVALID("%s is NULL", claims == NULL     ? "claims"
+                                     : slot_ids == NULL ? "slot_ids"
+                                                        : "kv_lens");
     }
     return PKV_OK;
 }
@@ -279,7 +277,7 @@ static void check_slot(struct report *report, const pkv_slots *slots, int32_t i)
 int32_t pkv_slots_check(const pkv_slots *slots)
 {
     if (slots == NULL) {
-        (void)refuse(PKV_INVALID_ARGUMENT, "slots is NULL");
+        (void)INVALID("slots is NULL");
         return 1;
     }
     struct report report = {&slots->hooks, "slot map", pkv_pool_check(slots->pool)};
