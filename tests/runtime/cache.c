@@ -229,9 +229,9 @@ static void constants_that_need_others_refuse_alone(void)
     struct runtime_case c;
     init_two_groups(&c);
     struct pkv_attn_constants *constants = &c.layers[2].constants;
-    constants->qk_norm_eps = 1e-6f; /* without a gain */
+    constants->qk_norm_eps = 1e-6f; /* without a norm weight */
     assert_constants_refused(&c, "qk_norm_eps");
-    constants->rotary_offset = 2; /* without planes */
+    constants->rotary_offset = 2; /* without cos/sin tables */
     assert_constants_refused(&c, "rotary_offset");
     constants->rotary_mode = PKV_ROTARY_INTERLEAVED;
     assert_constants_refused(&c, "rotary_mode");

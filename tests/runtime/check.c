@@ -237,7 +237,7 @@ static void set_kept_end(pkv_cache *cache, int32_t value)
     put_int(&cache->groups[0].tables.at[0].kept_end, value);
 }
 
-static void set_frontier(pkv_cache *cache, int32_t value)
+static void set_hole_end(pkv_cache *cache, int32_t value)
 {
     put_int(&cache->groups[0].tables.at[0].hole_end, value);
 }
@@ -262,13 +262,13 @@ static void damage_to_tables_is_reported(void)
         {"a table's bounds", set_end, -1},
         {"a table's bounds", set_end, 17},
         {"a table's bounds", set_kept_end, 1},
-        {"a table's bounds", set_frontier, -1},
+        {"a table's bounds", set_hole_end, -1},
         {"a table that ends before its tokens", set_end, 1},
         {"an entry where nothing should be mapped", set_end, 2},
         {"an entry where nothing should be mapped", set_entry_past_end, 15},
         {"an entry where nothing should be mapped", set_last_entry, 15},
         {"an entry where nothing should be mapped", set_last_entry, -2},
-        {"a needed key that is not resident", set_frontier, 1},
+        {"a needed key that is not resident", set_hole_end, 1},
         {"a reserved block that is not the sequence's own", set_reserved_writer, NO_SEQ},
         {"a reserved block that is not the sequence's own", set_reserved_writer, 0},
         {"a reserved block that is not the sequence's own", set_reserved_count, 2},
@@ -370,10 +370,10 @@ static void damage_to_a_window_is_reported(void)
         {"an entry where nothing should be mapped", set_hole_entry, 15},
         {"an entry where nothing should be mapped", set_kept_end, 0},
         {"an entry outside the pool", set_first_entry, NO_BLOCK},
-        {"an entry outside the pool", set_frontier, 1},
+        {"an entry outside the pool", set_hole_end, 1},
         {"a table's bounds", set_kept_end, 3},
-        {"a table's bounds", set_frontier, 0},
-        {"a needed key that is not resident", set_frontier, 3},
+        {"a table's bounds", set_hole_end, 0},
+        {"a needed key that is not resident", set_hole_end, 3},
         {"a needed key that is not resident", set_length, 10},
     };
     struct runtime_case c;

@@ -2,7 +2,7 @@
  *
  * What a layer's config fixes (rope, norms, sinks, caps, scales) reaches the operator in every
  * step: a managed cache gives bit for bit what the raw operator gives on a dense cache, for the
- * same tokens in the same chunks. The arrays behind the config are gone by then. */
+ * same tokens in the same chunks. The values behind the config are gone by then. */
 #include <stdio.h>
 #include <string.h>
 
@@ -14,10 +14,10 @@
 #define TOKENS 16
 #define POSITIONS 40
 
-/* The arrays that constants point to. */
-struct planes {
+/* The values that constants point to. */
+struct values {
     float cos[POSITIONS * 3], sin[POSITIONS * 3];
-    float q_gain[WIDTH], k_gain[WIDTH];
+    float q_weight[WIDTH], k_weight[WIDTH];
     float sink[HEADS];
     float k_scale[KV_HEADS * WIDTH], v_scale[KV_HEADS * WIDTH];
     float q_scale;
@@ -60,49 +60,49 @@ static void fill_floats(struct test_random *random, float *x, size_t count, doub
     }
 }
 
-static void fill_planes(struct planes *planes, struct test_random *random)
+static void fill_values(struct values *values, struct test_random *random)
 {
-    fill_floats(random, planes->cos, POSITIONS * 3, 0);
-    fill_floats(random, planes->sin, POSITIONS * 3, 0);
-    fill_floats(random, planes->q_gain, WIDTH, 1.5);
-    fill_floats(random, planes->k_gain, WIDTH, 1.5);
-    fill_floats(random, planes->sink, HEADS, 0);
-    fill_floats(random, planes->k_scale, KV_HEADS * WIDTH, 1.03);
-    fill_floats(random, planes->v_scale, KV_HEADS * WIDTH, 1.03);
+    fill_floats(random, values->cos, POSITIONS * 3, 0);
+    fill_floats(random, values->sin, POSITIONS * 3, 0);
+    fill_floats(random, values->q_weight, WIDTH, 1.5);
+    fill_floats(random, values->k_weight, WIDTH, 1.5);
+    fill_floats(random, values->sink, HEADS, 0);
+    fill_floats(random, values->k_scale, KV_HEADS * WIDTH, 1.03);
+    fill_floats(random, values->v_scale, KV_HEADS * WIDTH, 1.03);
     for (size_t i = 0; i < KV_HEADS * WIDTH; i++) {
-        planes->k_scale[i] /= 100;
+        values->k_scale[i] /= 100;
     }
-    planes->q_scale = 0.3f;
+    values->q_scale = 0.3f;
 }
 
 static struct pkv_attn_constants constants_of(const struct option *option,
-                                              const struct planes *planes)
+                                              const struct values *values)
 {
     struct pkv_attn_constants constants = option->constants;
-    constants.q_scale = &planes->q_scale;
+    constants.q_scale = &values->q_scale;
     if (option->rope) {
-        constants.rope_cos = planes->cos;
-        constants.rope_sin = planes->sin;
+        constants.rope_cos = values->cos;
+        constants.rope_sin = values->sin;
         constants.rope_positions = POSITIONS;
         constants.rope_width = 3;
     }
     if (option->q_norm) {
-        constants.q_norm_gain = planes->q_gain;
+        constants.q_norm_gain = values->q_weight;
         constants.q_norm_gain_count = WIDTH;
         constants.qk_norm_eps = 1e-5f;
     }
     if (option->k_norm) {
-        constants.k_norm_gain = planes->k_gain;
+        constants.k_norm_gain = values->k_weight;
         constants.k_norm_gain_count = WIDTH;
         constants.qk_norm_eps = 1e-5f;
     }
     if (option->sink) {
-        constants.head_sink = planes->sink;
+        constants.head_sink = values->sink;
         constants.head_sink_count = HEADS;
     }
     if (option->cache_dtype != PKV_F32) {
-        constants.k_scale = planes->k_scale;
-        constants.v_scale = planes->v_scale;
+        constants.k_scale = values->k_scale;
+        constants.v_scale = values->v_scale;
         constants.k_scale_count = constants.v_scale_count =
             option->scales_per_channel ? KV_HEADS * WIDTH : 1;
     }
@@ -180,7 +180,7 @@ static void call_raw(pkv_workspace *workspace, const struct option *option,
 
 static void compare(const struct option *option, enum pkv_storage storage)
 {
-    static struct planes planes, lent;
+    static struct values values, lent;
     static struct tokens t;
     static float past[2][KV_HEADS * TOKENS * WIDTH];
     void *arrays[2] = {past[0], past[1]};
@@ -188,7 +188,7 @@ static void compare(const struct option *option, enum pkv_storage storage)
     struct runtime_case c;
     pkv_seq seq = {0};
     pkv_workspace *workspace = NULL;
-    fill_planes(&planes, &random);
+    fill_values(&values, &random);
     fill_floats(&random, t.q[0], sizeof t.q / sizeof(float), 0);
     fill_floats(&random, t.k[0], sizeof t.k / sizeof(float), 0);
     fill_floats(&random, t.v[0], sizeof t.v / sizeof(float), 0);
@@ -196,7 +196,7 @@ static void compare(const struct option *option, enum pkv_storage storage)
     for (int32_t i = 0; i < TOKENS; i++) {
         t.positions[i] = (i * 7 + 3) % POSITIONS;
     }
-    lent = planes;
+    lent = values;
     case_init(&c);
     c.groups[0].storage = storage;
     c.groups[0].kv_heads = KV_HEADS;
@@ -206,7 +206,7 @@ static void compare(const struct option *option, enum pkv_storage storage)
     c.layers[0].constants = constants_of(option, &lent);
     case_open(&c);
     memset(&lent, 0xff, sizeof lent);
-    const struct pkv_attn_constants constants = constants_of(option, &planes);
+    const struct pkv_attn_constants constants = constants_of(option, &values);
     ASSERT_STATUS(PKV_OK, pkv_seq_create(c.cache, NULL, &seq));
     ASSERT_STATUS(PKV_OK, pkv_workspace_create(1, test_isa(), NULL, &workspace));
     static const int32_t chunks[] = {5, 1, 7, 1, 2};
@@ -233,10 +233,10 @@ static void every_option_gives_the_bits_of_the_raw_operator(void)
     }
 }
 
-/* A layer with rope has a plane row for each position, or the row of the batch refuses. */
-static void a_position_beyond_the_planes_refuses_at_begin(void)
+/* Without a row of the cos/sin tables for each position of a batch row, begin refuses the batch. */
+static void a_position_beyond_the_rope_tables_refuses_at_begin(void)
 {
-    static struct planes planes;
+    static struct values values;
     static struct case_seq seq;
     struct test_random random = {test_seed()};
     struct runtime_case c;
@@ -244,10 +244,10 @@ static void a_position_beyond_the_planes_refuses_at_begin(void)
     int64_t positions[2] = {0, POSITIONS};
     static const int32_t ids[2];
     pkv_step step = {0};
-    fill_planes(&planes, &random);
+    fill_values(&values, &random);
     case_init(&c);
     c.groups[0].k_width = WIDTH;
-    c.layers[0].constants = constants_of(&options[4], &planes);
+    c.layers[0].constants = constants_of(&options[4], &values);
     case_open(&c);
     ASSERT_STATUS(PKV_OK, case_create(&c, &seq, NULL));
     struct case_step past = {0};
@@ -276,7 +276,7 @@ static void a_position_beyond_the_planes_refuses_at_begin(void)
 
 static const struct test_case cases[] = {
     TEST(every_option_gives_the_bits_of_the_raw_operator),
-    TEST(a_position_beyond_the_planes_refuses_at_begin),
+    TEST(a_position_beyond_the_rope_tables_refuses_at_begin),
     TEST_END,
 };
 const struct test_suite suite_runtime_constants = {"runtime_constants", cases};

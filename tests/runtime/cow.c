@@ -339,8 +339,7 @@ static void a_writer_that_was_truncated_does_not_write_over_its_reader(void)
     }
 }
 
-/* The same by drafts: cells that were given up are given out again, and someone reads below them.
- */
+/* The same by drafts: dropped cells are used again, and another sequence reads below them. */
 static void a_writer_whose_drafts_were_rejected_shares_what_is_left(void)
 {
     for (int32_t at = 8; at <= 10; at++) {
@@ -384,7 +383,7 @@ static void readers_go_on_when_the_writer_is_gone(void)
     case_close(&c);
 }
 
-/* Ways to ask for a step of `seq` that in the end never was. The pool is full; `fresh` is empty. */
+/* Steps of `seq` that are refused or aborted. The pool is full; `fresh` is empty. */
 static void step_that_never_was(struct runtime_case *c, int how, struct case_seq *seq,
                                 struct case_seq *fresh)
 {
@@ -489,7 +488,7 @@ static void a_fork_inside_the_kept_prefix_attends_the_same_kept_keys(void)
         ASSERT_STATUS(PKV_OK, pkv_seq_destroy(c.cache, child.handle));
         ASSERT_STATUS(PKV_OK, case_truncate(&c, &parent, 0));
         ASSERT_STATUS(PKV_OK, case_append(&c, &parent, length));
-        /* at 9 the window [6, 9) ends in block 2, which a parent of 20 gave back */
+        /* at 9 the window [6, 9) ends in block 2, which a parent of 20 released */
         ASSERT_STATUS(length == 10 ? PKV_OK : PKV_NOT_RESIDENT, case_fork(&c, &parent, 9, &child));
         for (int i = 0; length == 10 && i < 12; i++) {
             ASSERT_STATUS(PKV_OK, case_append(&c, &child, 1));

@@ -352,7 +352,7 @@ static void set_clock(struct runtime_case *c, uint64_t now_ns)
     ASSERT_STATUS(PKV_OK, pkv_prefix_expire(c->cache, now_ns, NULL));
 }
 
-/* A cache of 8 blocks whose 3 first of `a` are held and findable, and whose 5 others `b` takes. */
+/* A cache of 8 blocks whose 3 first of `a` are held and indexed, and whose 5 others `b` takes. */
 static void open_full(struct runtime_case *c)
 {
     const struct pkv_seq_options options = {.size = sizeof options, .no_publish = true};

@@ -91,7 +91,7 @@ static bool is_resident_at(const struct model *m, const struct entry *e, int32_t
     return true;
 }
 
-static void forget_past(const struct model *m, struct entry *e, int32_t length)
+static void cut_past(const struct model *m, struct entry *e, int32_t length)
 {
     for (int32_t g = 0; g < m->c.config.num_groups; g++) {
         for (int32_t b = blocks_of(m, g, length); b <= MAX_LENGTH; b++) {
@@ -211,7 +211,7 @@ static void do_fork(struct model *m)
     child->tag = e->tag;
     child->max_rewind = e->max_rewind;
     memcpy(child->resident, e->resident, sizeof e->resident);
-    forget_past(m, child, at);
+    cut_past(m, child, at);
     m->num_alive++;
 }
 
@@ -242,7 +242,7 @@ static void do_truncate(struct model *m)
     }
     ASSERT_STATUS(is_busy ? PKV_BUSY : PKV_OK, case_truncate(&m->c, &e->seq, length));
     if (!is_busy) {
-        forget_past(m, e, length);
+        cut_past(m, e, length);
         e->was_admitted = false;
     }
 }
@@ -274,7 +274,7 @@ static void do_destroy_tagged(struct model *m)
 }
 
 /* Blocks that a row's new cells touch: at most all of them are taken, and at least those past the
- * block it stands in, unless they were reserved. */
+ * block it is in, unless they were reserved. */
 static int32_t touched(const struct model *m, const struct case_row *row, int32_t group, bool least)
 {
     const struct entry *e = (const struct entry *)(const void *)row->seq;

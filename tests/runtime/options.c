@@ -312,7 +312,7 @@ static void groups_of_two_windows_run_side_by_side(void)
     assert_scenario(&s);
 }
 
-static void continuous_rows_take_every_option(void)
+static void slots_take_every_option(void)
 {
     struct scenario s = plain_scenario(WITH_ROPE | WITH_NORM | WITH_SOFTCAP | WITH_SINK,
                                        WITH_ROPE | WITH_INTERLEAVED | WITH_SCALE_PER_CHANNEL,
@@ -352,7 +352,7 @@ static const struct test_case cases[] = {
     TEST(latent_groups_keep_values_inside_keys),
     TEST(windows_and_kept_prefixes_see_the_same_keys),
     TEST(groups_of_two_windows_run_side_by_side),
-    TEST(continuous_rows_take_every_option),
+    TEST(slots_take_every_option),
     TEST(everything_at_once_in_blocks_of_one),
     TEST_END,
 };

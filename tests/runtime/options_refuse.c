@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * What a managed cache refuses of the constants of its layers, at create, and of positions, at
- * begin; that both leave nothing behind; and what it gives back of them. */
+ * begin; that both leave nothing behind; and what describe returns of them. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,23 +38,23 @@ SPOIL(sink_nan, c->head_sink = not_a_number)
 SPOIL(sink_infinite, c->head_sink = infinite)
 SPOIL(cos_absent, c->rope_cos = NULL)
 SPOIL(sin_absent, c->rope_sin = NULL)
-SPOIL(planes_of_codes, c->rope_dtype = PKV_INT8)
-SPOIL(planes_unknown, c->rope_dtype = (enum pkv_dtype)9)
-SPOIL(planes_of_no_rows, c->rope_positions = 0)
-SPOIL(planes_of_negative_rows, c->rope_positions = -4)
-SPOIL(planes_of_no_width, c->rope_width = 0)
-SPOIL(planes_too_wide, c->rope_width = 7)
-SPOIL(planes_widest, c->rope_width = INT32_MAX)
+SPOIL(tables_of_codes, c->rope_dtype = PKV_INT8)
+SPOIL(tables_unknown, c->rope_dtype = (enum pkv_dtype)9)
+SPOIL(tables_of_no_rows, c->rope_positions = 0)
+SPOIL(tables_of_negative_rows, c->rope_positions = -4)
+SPOIL(tables_of_no_width, c->rope_width = 0)
+SPOIL(tables_too_wide, c->rope_width = 7)
+SPOIL(tables_widest, c->rope_width = INT32_MAX)
 SPOIL(offset_negative, c->rotary_offset = -1)
 SPOIL(offset_too_far, c->rotary_offset = 1)
 SPOIL(offset_largest, c->rotary_offset = INT32_MAX)
 SPOIL(mode_unknown, c->rotary_mode = (enum pkv_rotary_mode)2)
-SPOIL(no_planes, c->rope_cos = c->rope_sin = NULL)
-SPOIL(gain_short, c->q_norm_gain_count = 11)
-SPOIL(gain_long, c->k_norm_gain_count = 24)
-SPOIL(gain_of_codes, c->q_norm_gain_dtype = PKV_E4M3)
-SPOIL(gain_absent, c->k_norm_gain = NULL)
-SPOIL(gains_absent, c->q_norm_gain = c->k_norm_gain = NULL;
+SPOIL(no_tables, c->rope_cos = c->rope_sin = NULL)
+SPOIL(weight_short, c->q_norm_gain_count = 11)
+SPOIL(weight_long, c->k_norm_gain_count = 24)
+SPOIL(weight_of_codes, c->q_norm_gain_dtype = PKV_E4M3)
+SPOIL(weight_absent, c->k_norm_gain = NULL)
+SPOIL(weights_absent, c->q_norm_gain = c->k_norm_gain = NULL;
       c->q_norm_gain_count = c->k_norm_gain_count = 0)
 SPOIL(eps_zero, c->qk_norm_eps = 0)
 SPOIL(eps_negative, c->qk_norm_eps = -1e-6f)
@@ -82,23 +82,23 @@ static const struct refusal refusals[] = {
     {"head_sink infinite", sink_infinite, "head_sink[0]"},
     {"no rope_cos", cos_absent, "rope_cos"},
     {"no rope_sin", sin_absent, "rope_sin"},
-    {"planes of int8", planes_of_codes, "rope_dtype"},
-    {"planes of an unknown type", planes_unknown, "rope_dtype"},
-    {"planes without rows", planes_of_no_rows, "rope_positions"},
-    {"planes of negative rows", planes_of_negative_rows, "rope_positions"},
-    {"planes without width", planes_of_no_width, "rope_width"},
-    {"planes wider than the head", planes_too_wide, "rope_width"},
-    {"planes of the largest width", planes_widest, "rope_width"},
+    {"cos/sin tables of int8", tables_of_codes, "rope_dtype"},
+    {"cos/sin tables of an unknown type", tables_unknown, "rope_dtype"},
+    {"cos/sin tables without rows", tables_of_no_rows, "rope_positions"},
+    {"cos/sin tables of negative rows", tables_of_negative_rows, "rope_positions"},
+    {"cos/sin tables without width", tables_of_no_width, "rope_width"},
+    {"cos/sin tables wider than the head", tables_too_wide, "rope_width"},
+    {"cos/sin tables of the largest width", tables_widest, "rope_width"},
     {"negative rotary_offset", offset_negative, "rope_width"},
     {"an offset past the head", offset_too_far, "rope_width"},
     {"the largest offset", offset_largest, "rope_width"},
     {"unknown rotary_mode", mode_unknown, "rotary_mode"},
-    {"gains without planes", no_planes, "rotary_mode"},
-    {"a gain too short", gain_short, "q_norm_gain_count"},
-    {"a gain too long", gain_long, "k_norm_gain_count"},
-    {"a gain of e4m3", gain_of_codes, "q_norm_gain_dtype"},
-    {"a count without a gain", gain_absent, "k_norm_gain"},
-    {"eps without gains", gains_absent, "qk_norm_eps"},
+    {"norm weights without cos/sin tables", no_tables, "rotary_mode"},
+    {"a norm weight too short", weight_short, "q_norm_gain_count"},
+    {"a norm weight too long", weight_long, "k_norm_gain_count"},
+    {"a norm weight of e4m3", weight_of_codes, "q_norm_gain_dtype"},
+    {"a count without a norm weight", weight_absent, "k_norm_gain"},
+    {"eps without norm weights", weights_absent, "qk_norm_eps"},
     {"eps 0", eps_zero, "qk_norm_eps"},
     {"negative eps", eps_negative, "qk_norm_eps"},
     {"eps NaN", eps_nan, "qk_norm_eps"},
@@ -242,8 +242,8 @@ static void assert_positions_refuse(struct options_case *c, struct case_seq *seq
     CU_ASSERT(same_tables(before, after));
 }
 
-/* The planes of layer 1 are the shorter ones: they bound what the cache takes. */
-static void make_short_planes(struct options_case *c)
+/* The cos/sin tables of layer 1 are the shorter ones: they bound what the cache takes. */
+static void make_short_tables(struct options_case *c)
 {
     options_case_init(c, test_seed());
     c->runtime.groups[0].k_width = 12;
@@ -267,13 +267,13 @@ static bool take_step(struct options_case *c, struct case_seq *seq, int32_t q_le
     return is_right;
 }
 
-static void positions_outside_the_planes_refuse_at_begin(void)
+static void positions_outside_the_tables_refuse_at_begin(void)
 {
     static struct options_case c;
     static struct case_seq seq;
     static const int64_t below[] = {3, -1}, beyond[] = {20, 0}, far[] = {0, INT64_MAX},
                          wraps[] = {(int64_t)1 << 32, 0}, least[] = {INT64_MIN, 0};
-    make_short_planes(&c);
+    make_short_tables(&c);
     ASSERT_STATUS(PKV_OK, case_create(&c.runtime, &seq, NULL));
     CU_ASSERT(take_step(&c, &seq, 18));
     assert_positions_refuse(&c, &seq, below, 2);
@@ -284,7 +284,7 @@ static void positions_outside_the_planes_refuse_at_begin(void)
     assert_positions_refuse(&c, &seq, NULL, 3); /* 18, 19 and 20 */
     CU_ASSERT(take_step(&c, &seq, 2));
     assert_positions_refuse(&c, &seq, NULL, 1);
-    c.has_positions = true; /* ids inside the planes go on where the length no longer may */
+    c.has_positions = true; /* ids inside the tables go on where the length no longer may */
     CU_ASSERT_EQUAL(c.num_positions, 20);
     struct case_step step = {.num_rows = 0};
     case_row(&step, &seq, 4);
@@ -300,7 +300,7 @@ static void position_of_a_later_row_refuses_the_whole_batch(void)
     static struct case_seq first, second;
     static const int32_t token_ids[2], q_lens[] = {1, 1};
     static const int64_t positions[] = {4, 20};
-    make_short_planes(&c);
+    make_short_tables(&c);
     ASSERT_STATUS(PKV_OK, case_create(&c.runtime, &first, NULL));
     ASSERT_STATUS(PKV_OK, case_create(&c.runtime, &second, NULL));
     const pkv_seq seqs[] = {first.handle, second.handle};
@@ -319,7 +319,7 @@ static void position_of_a_later_row_refuses_the_whole_batch(void)
     options_case_close(&c);
 }
 
-/* Views and what describe gives back */
+/* Views, and what describe returns */
 
 static bool same_view(const struct pkv_kv_view *a, const struct pkv_kv_view *b)
 {
@@ -382,9 +382,9 @@ static void describe_gives_the_constants_back_as_the_caches_own(void)
     for (int32_t i = 0; i < 2; i++) {
         const struct pkv_attn_constants *want = &c.constants[i];
         const struct pkv_attn_constants *got = &config.layers[i].constants;
-        const size_t plane = (size_t)want->rope_positions * (size_t)want->rope_width;
-        CU_ASSERT(same_floats(got->rope_cos, want->rope_cos, plane * sizeof(float)));
-        CU_ASSERT(same_floats(got->rope_sin, want->rope_sin, plane * sizeof(float)));
+        const size_t table = (size_t)want->rope_positions * (size_t)want->rope_width;
+        CU_ASSERT(same_floats(got->rope_cos, want->rope_cos, table * sizeof(float)));
+        CU_ASSERT(same_floats(got->rope_sin, want->rope_sin, table * sizeof(float)));
         CU_ASSERT(same_floats(got->q_scale, want->q_scale, sizeof(float)));
         CU_ASSERT(same_floats(got->head_sink, want->head_sink, 4 * sizeof(float)));
         CU_ASSERT(same_floats(got->q_norm_gain, want->q_norm_gain, 12 * sizeof(float)));
@@ -399,18 +399,18 @@ static void describe_gives_the_constants_back_as_the_caches_own(void)
     options_case_close(&c);
 }
 
-/* Planes, the only large constants, are kept once however many layers name them. */
-static void planes_that_layers_share_are_kept_once(void)
+/* Cos/sin tables, the only large constants, are kept once however many layers name them. */
+static void tables_that_layers_share_are_kept_once(void)
 {
     static struct options_case c;
     struct pkv_cache_sizes apart, shared;
     make_full(&c, 0);
-    const size_t plane = OPTIONS_POSITIONS * 6 * sizeof(float);
+    const size_t table = OPTIONS_POSITIONS * 6 * sizeof(float);
     ASSERT_STATUS(PKV_OK, pkv_cache_size(&c.runtime.config, &apart));
     c.runtime.layers[1].constants.rope_cos = c.runtime.layers[0].constants.rope_cos;
     c.runtime.layers[1].constants.rope_sin = c.runtime.layers[0].constants.rope_sin;
     ASSERT_STATUS(PKV_OK, pkv_cache_size(&c.runtime.config, &shared));
-    CU_ASSERT(apart.metadata_bytes >= shared.metadata_bytes + 2 * plane);
+    CU_ASSERT(apart.metadata_bytes >= shared.metadata_bytes + 2 * table);
     discard(&c);
 }
 
@@ -418,11 +418,11 @@ static const struct test_case cases[] = {
     TEST(wrong_constants_of_one_layer_refuse_at_create),
     TEST(scales_that_nothing_is_stored_by_refuse_at_create),
     TEST(create_with_constants_fails_cleanly_at_every_allocation),
-    TEST(positions_outside_the_planes_refuse_at_begin),
+    TEST(positions_outside_the_tables_refuse_at_begin),
     TEST(position_of_a_later_row_refuses_the_whole_batch),
     TEST(views_of_a_layer_are_the_same_pointers_every_time),
     TEST(describe_gives_the_constants_back_as_the_caches_own),
-    TEST(planes_that_layers_share_are_kept_once),
+    TEST(tables_that_layers_share_are_kept_once),
     TEST_END,
 };
 const struct test_suite suite_runtime_options_refuse = {"runtime_options_refuse", cases};

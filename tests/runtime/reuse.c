@@ -243,22 +243,23 @@ static void hit_that_went_meanwhile_is_not_adopted(void)
 }
 
 /* D8: a block is at least as important as the blocks that follow it in its sequences. */
-static void class_of_a_leaf_keeps_its_ancestors(void)
+static void priority_of_a_leaf_keeps_its_ancestors(void)
 {
     struct runtime_case c;
     prefix_init(&c);
     c.groups[0].num_blocks = 12;
     case_open(&c);
     const struct pkv_seq_options high = {.size = sizeof high, .priority = 3};
-    prefix_run(&c, &a, 0, 8); /* class 0 */
+    prefix_run(&c, &a, 0, 8); /* priority 0 */
     prefix_destroy(&c, &a);
     ASSERT_STATUS(PKV_OK, prefix_create(&c, &a, 0, &high));
-    ASSERT_STATUS(PKV_OK, prefix_admit(&c, &a, 12, 0, NULL)); /* goes on from them in class 3 */
+    ASSERT_STATUS(PKV_OK,
+                  prefix_admit(&c, &a, 12, 0, NULL)); /* goes on from them with priority 3 */
     prefix_append(&c, &a, 4);
     prefix_destroy(&c, &a);
     prefix_run(&c, &a, 5000, 20);
     prefix_destroy(&c, &a);
-    press(&c, &b, 9); /* 4 plain ones, and the 5 of class 0, although they are more recent */
+    press(&c, &b, 9); /* 4 plain ones, and the 5 of priority 0, although they are more recent */
     ASSERT_STATUS(PKV_OK, prefix_create(&c, &a, 0, NULL));
     ASSERT_STATUS(PKV_OK, prefix_create(&c, &d, 5000, NULL));
     CU_ASSERT_EQUAL(prefix_hit(&c, &a, 13), 12);
@@ -297,7 +298,7 @@ static void adopters_do_not_write_what_they_found(void)
 }
 
 /* D10: a sequence that is cut back into an indexed block goes on in a copy of it. */
-static void truncated_owner_copies_a_findable_block(void)
+static void truncated_owner_copies_an_indexed_block(void)
 {
     struct runtime_case c;
     prefix_init(&c);
@@ -353,7 +354,7 @@ static void equal_blocks_computed_twice_become_one(void)
     case_close(&c);
 }
 
-/* With no block to copy to, the findable block is forgotten and written in place */
+/* With no block to copy to, the indexed block is uncached and written in place */
 static void truncated_owner_of_a_full_pool_goes_on(void)
 {
     struct runtime_case c;
@@ -365,7 +366,7 @@ static void truncated_owner_of_a_full_pool_goes_on(void)
     a.ids[14] = -3;
     ASSERT_STATUS(PKV_OK, prefix_create(&c, &b, 0, NULL));
     CU_ASSERT_EQUAL(prefix_hit(&c, &b, 17), 16);
-    struct case_step step = {0}; /* aborted, it is forgotten all the same */
+    struct case_step step = {0}; /* aborted, it is uncached all the same */
     case_row(&step, &a.seq, 1);
     ASSERT_STATUS(PKV_OK, prefix_begin(&c, &step, 1));
     case_abort(&c, &step);
@@ -492,9 +493,9 @@ static const struct test_case cases[] = {
     TEST(extras_are_part_of_the_content),
     TEST(chain_is_evicted_from_its_end),
     TEST(hit_that_went_meanwhile_is_not_adopted),
-    TEST(class_of_a_leaf_keeps_its_ancestors),
+    TEST(priority_of_a_leaf_keeps_its_ancestors),
     TEST(adopters_do_not_write_what_they_found),
-    TEST(truncated_owner_copies_a_findable_block),
+    TEST(truncated_owner_copies_an_indexed_block),
     TEST(equal_blocks_computed_twice_become_one),
     TEST(truncated_owner_of_a_full_pool_goes_on),
     TEST(rejected_drafts_are_never_found),

@@ -366,7 +366,7 @@ static void do_pin(struct model *m)
     }
 }
 
-static void do_forget(struct model *m)
+static void do_flush(struct model *m)
 {
     struct pkv_flush_report report = {0};
     const int32_t kind = below(m, 8);
@@ -403,7 +403,7 @@ static void disturb(struct model *m)
     case 3: do_truncate(m); break;
     case 4: do_destroy(m); break;
     case 5: do_pin(m); break;
-    case 6: do_forget(m); break;
+    case 6: do_flush(m); break;
     case 7: do_probe(m); break;
     case 8: CU_ASSERT_EQUAL(case_check(&m->c), 0); break;
     default: break;
@@ -477,7 +477,7 @@ static void do_any(struct model *m)
     case 13: do_pin(m); break;
     case 14:
         if (below(m, 6) == 0) {
-            do_forget(m);
+            do_flush(m);
         }
         break;
     case 15: do_quota(m); break;
@@ -515,8 +515,8 @@ static void configure(struct model *m, int32_t variant)
     m->digest = 0xcbf29ce484222325u;
 }
 
-/* D8: without a window, whatever is findable is findable with all that comes before it, and a block
- * whose class is lower goes first. */
+/* D8: without a window, whatever is indexed is indexed with all that comes before it, and a block
+ * whose priority is lower goes first. */
 static void check_chains(const struct model *m)
 {
     const struct prefix_index *index = m->c.cache->reuse.index;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Request life from several threads while one thread steps: the step's attention is checked against
- * dense attention all along, and in the end everything is given back. For the thread sanitiser. */
+ * dense attention all along, and in the end everything is released. For the thread sanitiser. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>

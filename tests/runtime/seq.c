@@ -359,7 +359,7 @@ static void an_admitted_prompt_is_written_in_any_chunks_and_never_past_the_bound
     case_close(&c);
 }
 
-static void truncation_gives_back_what_was_reserved(void)
+static void truncation_releases_what_was_reserved(void)
 {
     struct runtime_case c;
     struct case_seq a;
@@ -681,7 +681,7 @@ static const struct test_case cases[] = {
     TEST(what_was_reserved_is_there_whatever_others_take),
     TEST(an_empty_sequence_may_be_admitted_again),
     TEST(an_admitted_prompt_is_written_in_any_chunks_and_never_past_the_bound),
-    TEST(truncation_gives_back_what_was_reserved),
+    TEST(truncation_releases_what_was_reserved),
     TEST(truncation_frees_whole_blocks_past_the_length),
     TEST(parent_child_and_grandchild_may_end_in_any_order),
     TEST(eight_forks_survive_their_releases_in_any_order),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A managed layer in tasks: the same bits as pkv_step_attend, and what stands in the way while it
+ * A managed layer in tasks: the same bits as pkv_step_attend, and what is refused while it
  * is under way. */
 #include <string.h>
 
@@ -58,7 +58,7 @@ static void tasks_give_the_bits_of_attend(void)
     CU_ASSERT(memcmp(digests[0], digests[1], sizeof digests[0]) == 0);
 }
 
-static void a_layer_under_way_stands_in_the_way(void)
+static void a_layer_under_way_refuses_other_calls(void)
 {
     static struct case_seq seq;
     struct runtime_case c;
@@ -112,7 +112,7 @@ static void a_layer_under_way_stands_in_the_way(void)
 
 static const struct test_case cases[] = {
     TEST(tasks_give_the_bits_of_attend),
-    TEST(a_layer_under_way_stands_in_the_way),
+    TEST(a_layer_under_way_refuses_other_calls),
     TEST_END,
 };
 const struct test_suite suite_runtime_tasks = {"runtime_tasks", cases};

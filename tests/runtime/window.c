@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Sliding windows: what is attended, what is given back, and how far one can rewind. Blocks that
- * were given back hold NaN, so a key read one block too far shows; one given back too early is -1.
+ * Sliding windows: what is attended, what is released, and how far one can rewind. Blocks that
+ * were released hold NaN, so a key read one block too far shows; one released too early is -1.
  */
 #include <string.h>
 
@@ -413,7 +413,7 @@ static void groups_with_several_windows_share_a_step(void)
     case_close(&c);
 }
 
-/* A continuous row keeps its cells, so a window there only masks and every rewind succeeds. */
+/* A slot keeps its cells, so a window there only masks and every rewind succeeds. */
 static void a_continuous_window_masks_and_rewinds_freely(void)
 {
     static struct case_seq seq;
