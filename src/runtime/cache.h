@@ -14,6 +14,8 @@
  *   sequence        the records of sequences (seq_reuse: what one has published)
  *   step            the state of the one step
  *   group, layer    composed of the above
+ *   shortage        the verdict on what is wanted: it fits, not now, or never
+ *   reservation     what the step takes for one row in one group
  *   events          the ring of what became cached and what ceased to be
  *   pin             the records of pinned runs
  *   reuse           the prefix index over the groups (fingerprint: what enters every key)
@@ -25,10 +27,11 @@
  *   quota           how many blocks the sequences of a namespace hold
  *   seq_options     a caller's options of a sequence
  *   seq_life        a sequence is claimed and released with all that it holds
- *   reservation, batch, step_plan, .. (see step.h)
+ *   admission       what admission and its dry run, the probe, both decide
+ *   batch, step_row, step_plan: the parts of a step (see step.h)
  *
- *   cache_size, cache_create, cache_info, sequence_api, fork, admit, pin_api, events_api, flush,
- *   visit, metrics, check, step_begin, step_end, ..: the public calls
+ *   cache_size, cache_create, cache_info, sequence_api, fork, admit, probe, pin_api, events_api,
+ *   flush, visit, metrics, check, step_begin, step_end, ..: the public calls
  *
  * The mutex guards everything not said to be constant after create. What an open step reads while
  * it is not held (attend) does not change until commit or abort: the step's own arrays, the tables
@@ -43,6 +46,7 @@
 #include "runtime/pin.h"
 #include "runtime/reuse.h"
 
+struct admission_demand;
 struct check_group_cell;
 
 struct pkv_cache {
@@ -71,6 +75,7 @@ struct pkv_cache {
     struct reuse reuse;
     struct pin_records pins;
     struct events events;
+    struct admission_demand *demands;     /* [num_groups], of the admission at hand */
     struct check_group_cell *check_cells; /* scratch of a check: one a block of the largest group */
 };
 

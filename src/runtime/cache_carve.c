@@ -4,23 +4,10 @@
  * here. */
 #include "runtime/cache_carve.h"
 
+#include "runtime/admission.h"
 #include "runtime/check_group.h"
 #include "runtime/constants.h"
 #include "runtime/reservation.h"
-
-/* What the open step has in one group. */
-static void carve_step_group(const struct pkv_cache_config *config, const struct config_group *of,
-                             struct step_group *step, struct carver *carver)
-{
-    const size_t max_rows = (size_t)config->max_step_rows;
-    step->kept_prefix = carve(carver, max_rows, sizeof *step->kept_prefix);
-    if (of->max_blocks > 0) {
-        step->reservations = carve(carver, max_rows, sizeof *step->reservations);
-        step->copies = carve(carver, max_rows, sizeof *step->copies);
-    } else {
-        step->slot_ids = carve(carver, max_rows, sizeof *step->slot_ids);
-    }
-}
 
 static enum pkv_status carve_groups(const struct pkv_cache_config *config,
                                     const struct config_budget *budget, pkv_cache *cache,
@@ -36,7 +23,7 @@ static enum pkv_status carve_groups(const struct pkv_cache_config *config,
         struct group counted;
         struct group *group = carver->base != NULL ? &cache->groups[g] : &counted;
         group_carve(config, &of, group, carver);
-        carve_step_group(config, &of, &group->step, carver);
+        reservation_carve(config, of.max_blocks > 0, &group->step, carver);
         const size_t num_blocks = of.max_blocks > 0 ? (size_t)of.config.num_blocks : 0;
         max_blocks = num_blocks > max_blocks ? num_blocks : max_blocks;
     }
@@ -69,6 +56,7 @@ enum pkv_status cache_carve(const struct pkv_cache_config *config,
     cache->layers = carve(carver, num_layers, sizeof *cache->layers);
     cache->seqs.at = carve(carver, (size_t)config->max_seqs, sizeof *cache->seqs.at);
     step_carve(config, &cache->step, carver);
+    cache->demands = carve(carver, num_groups, sizeof *cache->demands);
     for (int32_t i = 0; i < config->num_layers; i++) {
         constants_copy(config, i, carver, cache->layer_configs);
     }

@@ -11,16 +11,29 @@
 
 #include "runtime/cache.h"
 
-/* Blocks that a sequence of this scope may still take; INT64_MAX without a quota. */
+/* The tightest quotas of a set of fields; INT64_MAX without one. room: limit - held, the least over
+ * the fields; below 0 when a quota was lowered. */
+struct quota {
+    int64_t limit;
+    int64_t room;
+};
+
+/* Blocks that a sequence of this scope may still take: the room alone, without a look-up. */
 int64_t quota_room(const pkv_cache *cache, const struct prefix_scope *scope);
 
-/* The least quota of the scope's fields; INT64_MAX without one. O(fields). */
-int64_t quota_of(const pkv_cache *cache, const struct prefix_scope *scope);
+/* Of a sequence's scope, and of fields that may have no namespace yet. */
+struct quota quota_of_scope(const pkv_cache *cache, const struct prefix_scope *scope);
+struct quota quota_of_fields(const pkv_cache *cache, const struct pkv_namespace_field *fields,
+                             int32_t num_fields);
 
-/* Charges what the tables of a sequence map now instead of what they did. */
+/* The verdict (shortage.h) on `more` blocks that make `total` of a sequence. */
+enum pkv_status quota_judge(enum pkv_status before, const struct quota *quota, int32_t row,
+                            int64_t total, int64_t more, struct pkv_shortage *shortage);
+
+/* Charges num_blocks more (or fewer) in one group, before they are taken. */
+void quota_charge(pkv_cache *cache, struct group *group, int32_t seq, int32_t num_blocks);
+
+/* Charges what the tables of a sequence map now instead of what was charged. */
 void quota_settle(pkv_cache *cache, int32_t seq);
-
-/* Charges num_blocks more (or fewer) in one group ahead of taking them. */
-void quota_plan(pkv_cache *cache, struct group *group, int32_t seq, int32_t num_blocks);
 
 #endif

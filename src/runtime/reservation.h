@@ -1,11 +1,21 @@
 /* SPDX-License-Identifier: MIT
  *
- * reservation.h: what begin takes for one row of the step in one paged group, and commit keeps or
- * abort undoes. */
+ * reservation.h: what the step takes for one row in one paged group. Its life:
+ *
+ *   decide -> cancel                 a row that does not fit, or a dry run
+ *   decide -> take -> keep           commit
+ *   decide -> take -> undo           abort, or a row of which nothing is kept
+ *
+ * Deciding changes nothing but who writes the row's tail block, so that cancel leaves even the
+ * order of the free blocks as it was. Taking cannot fail: the rows decided need no more than
+ *
+ *   sum of blocks taken = step.num_planned <= free blocks of the group
+ *
+ * It knows the step and the group, not the cache. The mutex is held. O(blocks touched). */
 #ifndef PKV_RUNTIME_RESERVATION_H
 #define PKV_RUNTIME_RESERVATION_H
 
-#include "runtime/block.h"
+#include "runtime/group.h"
 
 /* The tail is the block of the row's first new cell.
  *
@@ -20,5 +30,31 @@ struct reservation {
     enum block_writer_change writer_change;
     bool uncaches_tail; /* the tail has a node, no block is left to copy it to: write in place */
 };
+
+/* The step's arrays of one group, of a checked config. */
+void reservation_carve(const struct pkv_cache_config *config, bool is_paged,
+                       struct step_group *step, struct carver *carver);
+
+/* Blocks that a decided row takes. */
+static inline int32_t reservation_num_taken(const struct reservation *reservation)
+{
+    return reservation->num_new + (reservation->copied_from != NO_BLOCK);
+}
+
+/* Decides a row. Returns the verdict (shortage.h) after `before`; whatever it is, the row is
+ * decided, and its owner cancels it when the verdict is not PKV_OK. */
+enum pkv_status reservation_decide(const struct step *step, struct group *group, int32_t row,
+                                   enum pkv_status before, struct pkv_shortage *shortage);
+void reservation_cancel(const struct step *step, struct group *group, int32_t row);
+
+/* Maps the row's new blocks, and notes the copy that its layers make. */
+void reservation_take(const struct step *step, struct group *group, int32_t row);
+
+/* Puts the table back to what it was before the step. */
+void reservation_undo(const struct step *step, struct group *group, int32_t row);
+
+/* The sequence has `length` tokens from now on: releases the new blocks that they do not reach, and
+ * the step's reference to the block that was copied. */
+void reservation_keep(const struct step *step, struct group *group, int32_t row, int32_t length);
 
 #endif

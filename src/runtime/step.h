@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
  * step.h: the state of the one step of a cache, what the open step has in each group, and handles
- * of steps. A leaf: it knows neither groups nor the cache. Layers of the files around it, each
- * using only those before it:
+ * of steps. A leaf: it knows neither groups nor the cache. The files of the step, each using only
+ * those above it:
  *
  *   step         this file
- *   reservation  what a row takes in one group: decided, then taken, then kept or undone
- *   batch        a caller's batch, checked and resolved into rows of the step
+ *   shortage     the verdict on what is wanted: it fits, not now, or never
+ *   reservation  what a row takes in one group: decided, taken, kept or undone
+ *   step_row     a row over all groups
+ *   batch        a caller's batch, checked and resolved into rows
  *   step_plan    the attention plan of each group
  *   step_begin   pkv_step_begin and its dry run, pkv_step_fits
  *   step_end     pkv_step_commit, pkv_step_abort
  *   step_attend  one layer of the open step
- *   step_view    what a caller with its own attention reads */
+ *   step_view    pkv_step_view */
 #ifndef PKV_RUNTIME_STEP_H
 #define PKV_RUNTIME_STEP_H
 
@@ -69,7 +71,8 @@ pkv_step step_handle(const struct step *step);
 /* PKV_STALE_HANDLE unless the handle names the step that is open. */
 enum pkv_status step_check(const struct step *step, pkv_step handle);
 
-/* PKV_INVALID_ARGUMENT while a layer that was begun has tasks left. */
+/* PKV_INVALID_ARGUMENT while a layer that was begun has tasks left: until they have run, neither
+ * may its blocks be released nor another layer begin. */
 enum pkv_status step_check_no_tasks(const struct step *step);
 
 /* New tokens of a row. */

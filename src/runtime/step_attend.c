@@ -1,60 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * Attention of the open step: a plan per group, made once at begin, and one layer run by it. The
- * mutex is held only to check the handle; what a layer reads afterwards stays as it is until commit
- * or abort. A layer that shares pages runs by the same plan with nothing to append. */
+ * One layer of the open step, run by its group's plan: in one call, or task by task in threads of
+ * the caller. The mutex is held only to check the handle; what a layer reads afterwards stays as it
+ * is until commit or abort. A layer that shares pages runs by the same plan with nothing to append.
+ */
 #include "attn/check_pointers.h"
-#include "attn/gqa_plan.h"
 #include "attn/gqa_run.h"
 #include "base/error.h"
-#include "runtime/reservation.h"
-#include "runtime/step_plan.h"
-
-static void fill_row(const pkv_cache *cache, const struct group *group, int32_t i,
-                     struct gqa_row *row)
-{
-    const struct step *step = &cache->step;
-    const int32_t seq = step->seqs[i];
-    const int64_t kept_prefix = group->step.kept_prefix[i];
-    *row = (struct gqa_row){
-        .q_begin = step->cu_seqlens[i],
-        .q_len = step->cu_seqlens[i + 1] - step->cu_seqlens[i],
-        .kv_len = step->kv_lens[i],
-        .kept_prefix = kept_prefix < step->kv_lens[i] ? (int32_t)kept_prefix : step->kv_lens[i],
-        .copy_src = NO_BLOCK,
-    };
-    if (!group_is_paged(group)) {
-        row->block = group->step.slot_ids[i];
-        return;
-    }
-    row->table = seq_table_entries(&group->tables, seq);
-    const int32_t copied_from = group->step.reservations[i].copied_from;
-    if (copied_from != NO_BLOCK) {
-        row->copy_src = copied_from;
-        row->copy_cells = cache->seqs.at[seq].length % group->config->block_size;
-    }
-}
-
-enum pkv_status step_plan(pkv_cache *cache)
-{
-    const int32_t num_rows = cache->step.num_rows;
-    enum pkv_status status = PKV_OK;
-    if (cache->step.num_tokens == 0) {
-        return PKV_OK;
-    }
-    for (int32_t g = 0; status == PKV_OK && g < cache->config.num_groups; g++) {
-        struct group *group = &cache->groups[g];
-        struct gqa_row *rows = gqa_plan_rows(cache->workspace, group->step.plan, num_rows);
-        if (rows == NULL) {
-            return refuse(PKV_NO_MEMORY, "no memory for a plan of %d rows", num_rows);
-        }
-        for (int32_t i = 0; i < num_rows; i++) {
-            fill_row(cache, group, i, &rows[i]);
-        }
-        status = gqa_plan_split(cache->workspace, group->step.plan, &group->shape);
-    }
-    return status;
-}
+#include "runtime/cache.h"
 
 /* One of q, k, v, out: there when it is needed, and its rows do not overlap. */
 static enum pkv_status check_tensor(const char *name, const void *tensor, bool is_needed,

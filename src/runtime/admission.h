@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * admission.h: what admission and the probe both decide: which cached run a request adopts, what it
+ * then takes of each group, and whether that fits. Deciding changes nothing but scratch of the
+ * cache, so the probe ends here and admission goes on to take what was decided.
+ *
+ *   blocks to take off the free ones = num_new + num_revived
+ *   blocks to charge to its quotas   = num_new + num_adopted
+ *
+ * The mutex is held. O(prompt tokens) for the match, O(groups + blocks adopted) for the rest. */
+#ifndef PKV_RUNTIME_ADMISSION_H
+#define PKV_RUNTIME_ADMISSION_H
+
+#include "runtime/cache.h"
+#include "runtime/quota.h"
+
+/* What is to be admitted. */
+struct admission_request {
+    const struct seq *model; /* its options */
+    int32_t index;           /* NO_SEQ: a probe */
+    const struct pkv_prompt *prompt;
+    int64_t num_cells; /* tokens of the prompt and those reserved beyond it */
+    int32_t max_cached;
+    struct quota quota;
+};
+
+/* What it takes in one paged group.
+ *   num_total = num_adopted + num_new + entries that its table mapped before */
+struct admission_demand {
+    struct seq_table table; /* after adoption */
+    int32_t end;            /* where the table ends once the rest is mapped */
+    int32_t num_total;
+    int32_t num_adopted; /* blocks of the cached run that its table maps ... */
+    int32_t num_revived; /* ... and those of them that are free until then */
+    int32_t num_new;
+};
+
+struct admission_decision {
+    int32_t num_adopted; /* leading blocks of the cached run, mapped or behind a window */
+    int64_t num_blocks;  /* held in all groups together, once it is admitted */
+};
+
+/* Decides a request. PKV_OK: cache->demands and reuse.matched hold what taking needs.
+ * PKV_NO_BLOCKS, PKV_NEVER_FITS: *shortage says why. */
+enum pkv_status admission_decide(pkv_cache *cache, const struct admission_request *request,
+                                 struct admission_decision *decision,
+                                 struct pkv_shortage *shortage);
+
+/* What the arguments of a request say by themselves. PKV_INVALID_ARGUMENT. Needs no mutex. */
+enum pkv_status admission_check(const struct pkv_prompt *prompt, int32_t reserve_tokens,
+                                int32_t max_cached);
+
+#endif

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A batch is checked in two parts: what needs no cache before the mutex is taken, and what its
+ * handles name under it. A sequence that appears twice is found by a stamp: each batch has a number
+ * of its own, and marks the sequences that it names with it. */
+#include "runtime/batch.h"
+
+#include "base/error.h"
+
+static int32_t q_len_of(const struct pkv_batch *batch, int32_t row)
+{
+    return batch->q_lens != NULL ? batch->q_lens[row] : 1;
+}
+
+static enum pkv_status check_rows(const struct pkv_cache_config *config,
+                                  const struct pkv_batch *batch,
+                                  const struct pkv_shortage *shortage)
+{
+    if (batch->num_required_rows < 0 || batch->num_required_rows > batch->num_rows) {
+        return refuse(PKV_INVALID_ARGUMENT, "num_required_rows = %d, outside [0, num_rows = %d]",
+                      batch->num_required_rows, batch->num_rows);
+    }
+    if (batch->seqs == NULL && batch->num_rows > 0) {
+        return refuse(PKV_INVALID_ARGUMENT, "batch->seqs is NULL");
+    }
+    if (shortage == NULL && batch->num_required_rows < batch->num_rows) {
+        return refuse(PKV_INVALID_ARGUMENT,
+                      "shortage is NULL, but rows may be left out: nothing would say how many");
+    }
+    if (batch->num_rows > config->max_step_rows) {
+        return refuse(PKV_INVALID_ARGUMENT, "num_rows = %d, above max_step_rows = %d",
+                      batch->num_rows, config->max_step_rows);
+    }
+    return PKV_OK;
+}
+
+static enum pkv_status check_tokens(const struct pkv_cache_config *config,
+                                    const struct pkv_batch *batch)
+{
+    int64_t num_tokens = 0;
+    for (int32_t i = 0; i < batch->num_rows; i++) {
+        const int32_t q_len = q_len_of(batch, i);
+        if (q_len < 0) {
+            return refuse(PKV_INVALID_ARGUMENT, "q_lens[%d] = %d, below 0", i, q_len);
+        }
+        num_tokens += q_len;
+    }
+    if (num_tokens > config->max_step_tokens) {
+        return refuse(PKV_INVALID_ARGUMENT, "%lld tokens, above max_step_tokens = %d",
+                      (long long)num_tokens, config->max_step_tokens);
+    }
+    if (batch->token_ids == NULL && num_tokens > 0) {
+        return refuse(PKV_INVALID_ARGUMENT, "batch->token_ids is NULL");
+    }
+    return PKV_OK;
+}
+
+enum pkv_status batch_check(const struct pkv_cache_config *config, const struct pkv_batch *batch,
+                            const struct pkv_shortage *shortage)
+{
+    if (batch->size != sizeof *batch) {
+        return refuse(PKV_INVALID_ARGUMENT, "batch->size = %zu, not %zu", batch->size,
+                      sizeof *batch);
+    }
+    const enum pkv_status status = check_rows(config, batch, shortage);
+    return status == PKV_OK ? check_tokens(config, batch) : status;
+}
+
+/* Rope reads a row of its cos/sin tables for each new token, so that row must exist. */
+static enum pkv_status check_positions(const pkv_cache *cache, int32_t row,
+                                       const int64_t *position_ids, int32_t length, int32_t q_len)
+{
+    for (int32_t i = 0; cache->rope_positions != INT64_MAX && i < q_len; i++) {
+        const int64_t position = position_ids != NULL ? position_ids[i] : length + i;
+        if (position < 0 || position >= cache->rope_positions) {
+            return refuse(PKV_INVALID_ARGUMENT,
+                          "row %d: position %lld of token %d is outside [0, rope_positions = %lld)",
+                          row, (long long)position, i, (long long)cache->rope_positions);
+        }
+    }
+    return PKV_OK;
+}
+
+/* What rows touch lies far apart: it is prefetched while all rows are resolved, before the first is
+ * decided. `at` is the position of the sequence's next token. */
+static void prefetch_row(const pkv_cache *cache, int32_t seq, int32_t at)
+{
+    for (int32_t g = 0; g < cache->config.num_groups; g++) {
+        const struct group *group = &cache->groups[g];
+        if (group_is_paged(group)) {
+            PKV_PREFETCH(&group->tables.at[seq]);
+            PKV_PREFETCH(seq_table_entries(&group->tables, seq) + at / group->config->block_size);
+        }
+    }
+    if (cache_has_reuse(cache)) {
+        seq_tokens_prefetch(&cache->reuse.tokens, seq, at);
+    }
+}
+
+static enum pkv_status resolve_row(pkv_cache *cache, const struct pkv_batch *batch, int32_t row)
+{
+    struct step *step = &cache->step;
+    struct seq *seq = sequence_find(&cache->seqs, batch->seqs[row]);
+    if (seq == NULL) {
+        return refuse(PKV_STALE_HANDLE, "seqs[%d] = %016llx is stale", row,
+                      (unsigned long long)batch->seqs[row].id);
+    }
+    if (seq->stamp == cache->batch_stamp) {
+        return refuse(PKV_INVALID_ARGUMENT, "seqs[%d] appears in the batch twice", row);
+    }
+    seq->stamp = cache->batch_stamp;
+    const int32_t q_len = q_len_of(batch, row);
+    if (q_len > cache->config.max_seq_len - seq->length) {
+        return refuse(PKV_INVALID_ARGUMENT,
+                      "row %d: %d tokens after the %d it has pass max_seq_len = %d", row, q_len,
+                      seq->length, cache->config.max_seq_len);
+    }
+    const int64_t *position_ids =
+        batch->position_ids != NULL ? batch->position_ids + step->cu_seqlens[row] : NULL;
+    step->seqs[row] = sequence_index(&cache->seqs, seq);
+    prefetch_row(cache, step->seqs[row], seq->length);
+    step->cu_seqlens[row + 1] = step->cu_seqlens[row] + q_len;
+    step->kv_lens[row] = seq->length + q_len;
+    return check_positions(cache, row, position_ids, seq->length, q_len);
+}
+
+enum pkv_status batch_resolve(pkv_cache *cache, const struct pkv_batch *batch)
+{
+    if (cache->is_closed) {
+        return refuse(PKV_BUSY, "the cache is closed");
+    }
+    if (cache->step.is_open) {
+        return refuse(PKV_BUSY, "a step is open");
+    }
+    cache->batch_stamp++;
+    cache->step.cu_seqlens[0] = 0;
+    enum pkv_status status = PKV_OK;
+    for (int32_t i = 0; status == PKV_OK && i < batch->num_rows; i++) {
+        status = resolve_row(cache, batch, i);
+    }
+    return status;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * batch.h: a caller's batch, checked and resolved into rows of the step. Resolving writes the
+ * arrays of a step that is not open (seqs, cu_seqlens, kv_lens) and nothing else; how many of the
+ * rows join is decided afterwards. O(rows + tokens). */
+#ifndef PKV_RUNTIME_BATCH_H
+#define PKV_RUNTIME_BATCH_H
+
+#include "runtime/cache.h"
+
+/* What a batch says by itself. shortage: where the caller wants to be told how many rows joined.
+ * PKV_INVALID_ARGUMENT. Needs no mutex. */
+enum pkv_status batch_check(const struct pkv_cache_config *config, const struct pkv_batch *batch,
+                            const struct pkv_shortage *shortage);
+
+/* The rows of a checked batch: what its handles name, lengths and positions. PKV_BUSY when the
+ * cache is closed or a step is open, PKV_STALE_HANDLE, PKV_INVALID_ARGUMENT. The mutex is held. */
+enum pkv_status batch_resolve(pkv_cache *cache, const struct pkv_batch *batch);
+
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The probe: what an admission would answer for a sequence with these options, without any effect.
+ * Its quotas are found by field, because a set of fields that no sequence has yet can be short of
+ * one all the same. */
+#include "base/error.h"
+#include "runtime/admission.h"
+#include "runtime/match.h"
+#include "runtime/namespace.h"
+#include "runtime/seq_options.h"
+
+static void probe_open(pkv_cache *cache, struct admission_request *request,
+                       const struct namespace_fields *fields, struct pkv_probe *probe)
+{
+    struct admission_decision decision;
+    request->quota = quota_of_fields(cache, fields->at, fields->count);
+    probe->status = admission_decide(cache, request, &decision, &probe->shortage);
+    probe->num_cached = decision.num_adopted * cache->reuse.block_size;
+    probe->num_pending = match_pending(cache, request->model, request->prompt, probe->num_cached,
+                                       request->max_cached);
+    if (probe->status == PKV_OK) {
+        probe->num_blocks = (int32_t)decision.num_blocks;
+    }
+}
+
+enum pkv_status pkv_cache_probe(pkv_cache *cache, const struct pkv_seq_options *options,
+                                const struct pkv_prompt *prompt, int32_t reserve_tokens,
+                                int32_t max_cached, struct pkv_probe *probe)
+{
+    if (cache == NULL || probe == NULL) {
+        return refuse(PKV_INVALID_ARGUMENT, "%s is NULL", cache == NULL ? "cache" : "probe");
+    }
+    struct seq model;
+    struct namespace_fields fields;
+    enum pkv_status status = admission_check(prompt, reserve_tokens, max_cached);
+    if (status == PKV_OK) {
+        status = seq_options_check(cache, options, &model, &fields);
+    }
+    if (status != PKV_OK) {
+        return status;
+    }
+    struct admission_request request = {
+        .model = &model,
+        .index = NO_SEQ,
+        .prompt = prompt,
+        .num_cells = (int64_t)prompt->num_tokens + reserve_tokens,
+        .max_cached = max_cached,
+    };
+    struct pkv_probe found = {0};
+    cache_lock(cache);
+    if (cache_has_reuse(cache)) {
+        status = namespace_look_up(cache, &fields, &model);
+    }
+    if (status == PKV_OK && cache->is_closed) {
+        found.status = PKV_BUSY;
+    } else if (status == PKV_OK) {
+        probe_open(cache, &request, &fields, &found);
+    }
+    cache_unlock(cache);
+    if (status == PKV_OK) {
+        *probe = found;
+    }
+    return status;
+}

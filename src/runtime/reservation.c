@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Who writes the tail block, and how many blocks a row takes. The tail is written in place when its
+ * row may be its writer (blocks.h), else a block is taken to copy its cells into. A row that is one
+ * block short because of such a copy writes a cached tail in place after all, once the block left
+ * the index: all free blocks are taken then, so no block after it stays cached without it. */
+#include "runtime/reservation.h"
+
+#include "base/minmax.h"
+#include "runtime/shortage.h"
+
+void reservation_carve(const struct pkv_cache_config *config, bool is_paged,
+                       struct step_group *step, struct carver *carver)
+{
+    const size_t max_rows = (size_t)config->max_step_rows;
+    step->kept_prefix = carve(carver, max_rows, sizeof *step->kept_prefix);
+    if (is_paged) {
+        step->reservations = carve(carver, max_rows, sizeof *step->reservations);
+        step->copies = carve(carver, max_rows, sizeof *step->copies);
+    } else {
+        step->slot_ids = carve(carver, max_rows, sizeof *step->slot_ids);
+    }
+}
+
+/* What the row takes, and who writes its tail block from now on. */
+static struct reservation reserve(const struct step *step, struct group *group, int32_t row)
+{
+    const int32_t seq = step->seqs[row];
+    const struct seq_table *table = &group->tables.at[seq];
+    const int32_t block_size = group->config->block_size;
+    const int32_t length = step_length_before(step, row);
+    const int32_t tail = length / block_size;
+    struct reservation reservation = {.end_before = table->end, .copied_from = NO_BLOCK};
+    if (step_q_len(step, row) == 0) {
+        return reservation;
+    }
+    const int32_t end = config_blocks_of_cells(step->kv_lens[row], block_size);
+    reservation.num_new = end > table->end ? end - table->end : 0;
+    if (tail < table->end) {
+        reservation.tail_block = seq_table_entries(&group->tables, seq)[tail];
+        if (!block_claim(&group->blocks, reservation.tail_block, seq, length % block_size,
+                         &reservation.writer_change)) {
+            reservation.copied_from = reservation.tail_block;
+        }
+    }
+    return reservation;
+}
+
+static void avoid_copy(const struct step *step, struct group *group, int32_t row, int32_t available)
+{
+    struct reservation *reservation = &group->step.reservations[row];
+    if (reservation->copied_from != NO_BLOCK &&
+        reservation_num_taken(reservation) == available + 1 &&
+        block_claim_indexed(&group->blocks, reservation->tail_block, step->seqs[row],
+                            &reservation->writer_change)) {
+        reservation->copied_from = NO_BLOCK;
+        reservation->uncaches_tail = true;
+    }
+}
+
+enum pkv_status reservation_decide(const struct step *step, struct group *group, int32_t row,
+                                   enum pkv_status before, struct pkv_shortage *shortage)
+{
+    struct reservation *reservation = &group->step.reservations[row];
+    const struct seq_table *table = &group->tables.at[step->seqs[row]];
+    const int32_t available = block_num_free(&group->blocks) - group->step.num_planned;
+    *reservation = reserve(step, group, row);
+    avoid_copy(step, group, row, available);
+    const struct shortage_demand demand = {
+        .row = row,
+        .group = group->index,
+        .total = seq_table_num_mapped(table, reservation->end_before + reservation->num_new),
+        .more = reservation_num_taken(reservation),
+        .limit = group->config->num_blocks,
+        .available = available,
+    };
+    const enum pkv_status status = shortage_judge(before, &demand, shortage);
+    if (status != before) {
+        shortage->evictable = min_i32(block_num_cached(&group->blocks), available);
+    }
+    return status;
+}
+
+void reservation_cancel(const struct step *step, struct group *group, int32_t row)
+{
+    const struct reservation *reservation = &group->step.reservations[row];
+    if (reservation->writer_change != WRITER_UNCHANGED) {
+        block_unclaim(&group->blocks, reservation->tail_block, step->seqs[row],
+                      reservation->writer_change);
+    }
+}
+
+void reservation_take(const struct step *step, struct group *group, int32_t row)
+{
+    const int32_t seq = step->seqs[row];
+    const struct reservation *reservation = &group->step.reservations[row];
+    if (reservation->uncaches_tail) {
+        block_uncache(&group->blocks, reservation->tail_block);
+    }
+    if (reservation->copied_from != NO_BLOCK) {
+        const int32_t length = step_length_before(step, row);
+        const int32_t block_size = group->config->block_size;
+        const int32_t copy = block_take(&group->blocks, seq);
+        seq_table_entries(&group->tables, seq)[length / block_size] = copy;
+        group->step.copies[group->step.num_copies++] = (struct pkv_page_copy){
+            .src = reservation->copied_from, .dst = copy, .num_cells = length % block_size};
+    }
+    seq_table_extend(&group->tables, seq, reservation->end_before + reservation->num_new);
+}
+
+void reservation_undo(const struct step *step, struct group *group, int32_t row)
+{
+    const int32_t seq = step->seqs[row];
+    const struct reservation *reservation = &group->step.reservations[row];
+    seq_table_shrink(&group->tables, seq, reservation->end_before);
+    if (reservation->copied_from != NO_BLOCK) {
+        const int32_t tail = step_length_before(step, row) / group->config->block_size;
+        int32_t *entry = &seq_table_entries(&group->tables, seq)[tail];
+        block_drop(&group->blocks, *entry, seq);
+        *entry = reservation->copied_from;
+    }
+    reservation_cancel(step, group, row);
+}
+
+void reservation_keep(const struct step *step, struct group *group, int32_t row, int32_t length)
+{
+    const int32_t seq = step->seqs[row];
+    const struct reservation *reservation = &group->step.reservations[row];
+    if (reservation->copied_from != NO_BLOCK) {
+        block_drop(&group->blocks, reservation->copied_from, seq);
+    }
+    const int32_t filled = config_blocks_of_cells(length, group->config->block_size);
+    seq_table_shrink(&group->tables, seq, max_i32(filled, reservation->end_before));
+}

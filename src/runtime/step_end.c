@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Commit and abort. Commit keeps a row's reservation and releases the blocks that it did not fill;
+ * a row of which nothing is kept, or whose sequence was destroyed, is undone like an abort.
+ * Both are O(blocks touched), take no memory and cannot fail once they were checked. */
+#include "attn/gqa_plan.h"
+#include "base/error.h"
+#include "runtime/seq_life.h"
+#include "runtime/step_row.h"
+
+/* What the layers attended in this step have read. */
+static void count_reads(pkv_cache *cache)
+{
+    for (int32_t i = 0; cache->step.num_tokens > 0 && i < cache->config.num_layers; i++) {
+        const struct layer *layer = &cache->layers[i];
+        const struct pkv_kv_view *view = &layer->view;
+        const struct group *group = &cache->groups[layer->group];
+        size_t cell = (size_t)view->k_width * pkv_dtype_bytes(view->k_dtype);
+        if (!group->config->v_in_k) {
+            cell += (size_t)view->v_width * pkv_dtype_bytes(view->v_dtype);
+        }
+        cache->counters.attention_bytes +=
+            (uint64_t)layer->num_reads * (uint64_t)gqa_plan_read_keys(group->step.plan) * cell;
+    }
+}
+
+/* The rows are settled: sequences are idle again, or released if they were destroyed meanwhile. */
+static void close_step(pkv_cache *cache)
+{
+    struct step *step = &cache->step;
+    count_reads(cache);
+    for (int32_t i = 0; i < step->num_rows; i++) {
+        struct seq *seq = &cache->seqs.at[step->seqs[i]];
+        seq->in_step = false;
+        seq_tokens_end_step(&seq->tokens, seq->length);
+        if (seq->state == SEQ_DYING) {
+            seq_life_release(cache, step->seqs[i]);
+        }
+    }
+    step->is_open = false;
+    step->num_rows = 0;
+    step->num_tokens = 0;
+}
+
+static void abort_step(pkv_cache *cache)
+{
+    for (int32_t i = cache->step.num_rows - 1; i >= 0; i--) {
+        step_row_undo(cache, i);
+    }
+    close_step(cache);
+}
+
+static void commit(pkv_cache *cache, const int32_t *num_keep)
+{
+    const struct step *step = &cache->step;
+    for (int32_t i = 0; i < step->num_rows; i++) {
+        const int32_t keep = num_keep != NULL ? num_keep[i] : step_q_len(step, i);
+        if (keep == 0 || cache->seqs.at[step->seqs[i]].state == SEQ_DYING) {
+            step_row_undo(cache, i);
+        } else {
+            step_row_keep(cache, i, keep);
+        }
+    }
+    close_step(cache);
+}
+
+static enum pkv_status check_commit(const pkv_cache *cache, const int32_t *num_keep)
+{
+    const struct step *step = &cache->step;
+    for (int32_t i = 0; num_keep != NULL && i < step->num_rows; i++) {
+        if (num_keep[i] < 0 || num_keep[i] > step_q_len(step, i)) {
+            return refuse(PKV_INVALID_ARGUMENT, "num_keep[%d] = %d, outside [0, %d]", i,
+                          num_keep[i], step_q_len(step, i));
+        }
+    }
+    const enum pkv_status status = step_check_no_tasks(step);
+    if (status != PKV_OK) {
+        return status;
+    }
+    for (int32_t i = 0; step->num_tokens > 0 && i < cache->config.num_layers; i++) {
+        if (cache->layers[i].owner == i && !cache->layers[i].is_attended) {
+            return refuse(PKV_INVALID_ARGUMENT, "layer %d was not attended in this step", i);
+        }
+    }
+    return PKV_OK;
+}
+
+enum pkv_status pkv_step_commit(pkv_cache *cache, pkv_step step, const int32_t *num_keep)
+{
+    if (cache == NULL) {
+        return refuse(PKV_INVALID_ARGUMENT, "cache is NULL");
+    }
+    cache_lock(cache);
+    enum pkv_status status = step_check(&cache->step, step);
+    if (status == PKV_OK) {
+        status = check_commit(cache, num_keep);
+    }
+    if (status == PKV_OK) {
+        commit(cache, num_keep);
+    }
+    cache_unlock(cache);
+    return status;
+}
+
+enum pkv_status pkv_step_abort(pkv_cache *cache, pkv_step step)
+{
+    if (cache == NULL) {
+        return refuse(PKV_INVALID_ARGUMENT, "cache is NULL");
+    }
+    cache_lock(cache);
+    enum pkv_status status = step_check(&cache->step, step);
+    if (status == PKV_OK) {
+        status = step_check_no_tasks(&cache->step);
+    }
+    if (status == PKV_OK) {
+        abort_step(cache);
+    }
+    cache_unlock(cache);
+    return status;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Rows as attention takes them. Tables are referred to, not copied: they are constant from begin to
+ * commit. The kept prefixes and slots are arrays of their own, because pkv_step_view shows them. */
+#include "runtime/step_plan.h"
+
+#include "attn/gqa_plan.h"
+#include "base/error.h"
+#include "base/minmax.h"
+#include "runtime/reservation.h"
+
+static void fill_arrays(const pkv_cache *cache, struct group *group)
+{
+    const struct step *step = &cache->step;
+    for (int32_t i = 0; i < step->num_rows; i++) {
+        const int32_t seq = step->seqs[i];
+        group->step.kept_prefix[i] = group_kept_prefix(group, &cache->seqs.at[seq]);
+        if (!group_is_paged(group)) {
+            group->step.slot_ids[i] = group->tables.at[seq].slot;
+        }
+    }
+}
+
+static struct gqa_row row_of(const struct step *step, const struct group *group, int32_t i)
+{
+    struct gqa_row row = {
+        .q_begin = step->cu_seqlens[i],
+        .q_len = step_q_len(step, i),
+        .kv_len = step->kv_lens[i],
+        .kept_prefix = (int32_t)min_i64(group->step.kept_prefix[i], step->kv_lens[i]),
+        .copy_src = NO_BLOCK,
+    };
+    if (!group_is_paged(group)) {
+        row.block = group->step.slot_ids[i];
+        return row;
+    }
+    row.table = seq_table_entries(&group->tables, step->seqs[i]);
+    const int32_t copied_from = group->step.reservations[i].copied_from;
+    if (copied_from != NO_BLOCK) {
+        row.copy_src = copied_from;
+        row.copy_cells = step_length_before(step, i) % group->config->block_size;
+    }
+    return row;
+}
+
+static enum pkv_status plan_group(pkv_cache *cache, struct group *group)
+{
+    const int32_t num_rows = cache->step.num_rows;
+    struct gqa_row *rows = gqa_plan_rows(cache->workspace, group->step.plan, num_rows);
+    if (rows == NULL) {
+        return refuse(PKV_NO_MEMORY, "no memory for a plan of %d rows", num_rows);
+    }
+    for (int32_t i = 0; i < num_rows; i++) {
+        rows[i] = row_of(&cache->step, group, i);
+    }
+    return gqa_plan_split(cache->workspace, group->step.plan, &group->shape);
+}
+
+enum pkv_status step_plan(pkv_cache *cache)
+{
+    enum pkv_status status = PKV_OK;
+    for (int32_t g = 0; status == PKV_OK && g < cache->config.num_groups; g++) {
+        struct group *group = &cache->groups[g];
+        fill_arrays(cache, group);
+        status = cache->step.num_tokens > 0 ? plan_group(cache, group) : PKV_OK;
+    }
+    return status;
+}

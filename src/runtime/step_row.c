@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The blocks of a row are charged to its namespace when it is decided, so that the rows of one
+ * batch see what those before them take. Groups are undone in the reverse order of decisions. */
+#include "runtime/step_row.h"
+
+#include "runtime/publish.h"
+#include "runtime/quota.h"
+#include "runtime/reservation.h"
+
+/* Puts back who writes the tail blocks. */
+static void cancel_reservations(pkv_cache *cache, int32_t row)
+{
+    for (int32_t g = cache->config.num_groups - 1; g >= 0; g--) {
+        if (group_is_paged(&cache->groups[g])) {
+            reservation_cancel(&cache->step, &cache->groups[g], row);
+        }
+    }
+}
+
+/* The verdict of the namespace's quota on a row that fits into every group. */
+static enum pkv_status decide_quota(const pkv_cache *cache, int32_t row,
+                                    struct pkv_shortage *shortage)
+{
+    const int32_t seq = cache->step.seqs[row];
+    const struct prefix_scope *scope = &cache->seqs.at[seq].reuse.scope;
+    const int64_t room = quota_room(cache, scope);
+    int64_t num_new = 0;
+    int64_t total = 0;
+    for (int32_t g = 0; room != INT64_MAX && g < cache->config.num_groups; g++) {
+        const struct group *group = &cache->groups[g];
+        const struct reservation *reservation = &group->step.reservations[row];
+        num_new += reservation->num_new;
+        total += seq_table_num_mapped(&group->tables.at[seq],
+                                      reservation->end_before + reservation->num_new);
+    }
+    if (num_new == 0 || num_new <= room) {
+        return PKV_OK;
+    }
+    const struct quota quota = quota_of_scope(cache, scope);
+    return quota_judge(PKV_OK, &quota, row, total, num_new, shortage);
+}
+
+/* Adds what a decided row takes to what is planned and charged; sign -1 takes it back. */
+static void plan_row(pkv_cache *cache, int32_t row, int32_t sign)
+{
+    for (int32_t g = 0; g < cache->config.num_groups; g++) {
+        struct group *group = &cache->groups[g];
+        if (group_is_paged(group)) {
+            const struct reservation *reservation = &group->step.reservations[row];
+            quota_charge(cache, group, cache->step.seqs[row], sign * reservation->num_new);
+            group->step.num_planned += sign * reservation_num_taken(reservation);
+        }
+    }
+}
+
+enum pkv_status step_row_decide(pkv_cache *cache, int32_t row, struct pkv_shortage *shortage)
+{
+    enum pkv_status status = PKV_OK;
+    for (int32_t g = 0; g < cache->config.num_groups; g++) {
+        if (group_is_paged(&cache->groups[g])) {
+            status = reservation_decide(&cache->step, &cache->groups[g], row, status, shortage);
+        }
+    }
+    if (status == PKV_OK) {
+        status = decide_quota(cache, row, shortage);
+    }
+    if (status == PKV_OK) {
+        plan_row(cache, row, 1);
+    } else {
+        cancel_reservations(cache, row);
+    }
+    return status;
+}
+
+void step_row_cancel(pkv_cache *cache, int32_t row)
+{
+    plan_row(cache, row, -1);
+    cancel_reservations(cache, row);
+}
+
+void step_row_undo(pkv_cache *cache, int32_t row)
+{
+    for (int32_t g = cache->config.num_groups - 1; g >= 0; g--) {
+        if (group_is_paged(&cache->groups[g])) {
+            reservation_undo(&cache->step, &cache->groups[g], row);
+        }
+    }
+    quota_settle(cache, cache->step.seqs[row]);
+}
+
+void step_row_keep(pkv_cache *cache, int32_t row, int32_t num_keep)
+{
+    const int32_t index = cache->step.seqs[row];
+    struct seq *seq = &cache->seqs.at[index];
+    const int32_t length = seq->length + num_keep;
+    for (int32_t g = 0; g < cache->config.num_groups; g++) {
+        if (group_is_paged(&cache->groups[g])) {
+            reservation_keep(&cache->step, &cache->groups[g], row, length);
+        }
+    }
+    seq->length = length;
+    /* Before blocks leave the window: they are indexed while the sequence still holds them. */
+    publish_full_blocks(cache, index);
+    const int32_t query = length > seq->max_rewind ? length - seq->max_rewind : 0;
+    for (int32_t g = 0; g < cache->config.num_groups; g++) {
+        if (group_is_paged(&cache->groups[g])) {
+            seq_table_reclaim(&cache->groups[g].tables, index, query);
+        }
+    }
+    quota_settle(cache, index);
+}

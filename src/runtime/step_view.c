@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The open step as a caller with attention of its own reads it: the arrays of the step and of one
+ * group. Nothing is copied, since they are constant until commit or abort. O(1). */
+#include "base/error.h"
+#include "runtime/cache.h"
+
+static struct pkv_step_view view_of(const pkv_cache *cache, int32_t g)
+{
+    const struct step *step = &cache->step;
+    const struct group *group = &cache->groups[g];
+    const bool is_paged = group_is_paged(group);
+    return (struct pkv_step_view){
+        .num_rows = step->num_rows,
+        .num_tokens = step->num_tokens,
+        .block_tables = group->tables.entries,
+        .table_rows = is_paged ? step->seqs : NULL,
+        .table_stride = group->tables.stride,
+        .max_blocks = group->tables.max_blocks,
+        .slot_ids = is_paged ? NULL : group->step.slot_ids,
+        .cu_seqlens_q = step->cu_seqlens,
+        .kv_lens = step->kv_lens,
+        .position_ids = step->has_position_ids ? step->position_ids : NULL,
+        .kept_prefix = group->step.kept_prefix,
+        .sliding_window = group->config->sliding_window,
+        .copies = group->step.copies,
+        .num_copies = group->step.num_copies,
+        .first_layer = group->first_view,
+        .layer_stride_bytes = group->layer_stride_bytes,
+    };
+}
+
+enum pkv_status pkv_step_view(pkv_cache *cache, pkv_step step, int32_t group,
+                              struct pkv_step_view *view)
+{
+    if (cache == NULL || view == NULL) {
+        return refuse(PKV_INVALID_ARGUMENT, "%s is NULL", cache == NULL ? "cache" : "view");
+    }
+    if (group < 0 || group >= cache->config.num_groups) {
+        return refuse(PKV_INVALID_ARGUMENT, "group = %d, outside [0, %d)", group,
+                      cache->config.num_groups);
+    }
+    cache_lock(cache);
+    const enum pkv_status status = step_check(&cache->step, step);
+    if (status == PKV_OK) {
+        *view = view_of(cache, group);
+    }
+    cache_unlock(cache);
+    return status;
+}
