@@ -4,6 +4,8 @@
 #include <string.h>
 
 const struct prefix_scope prefix_case_plain = {.count = 1};
+const struct prefix_config prefix_case_one_group = {.block_size = 4, .num_groups = 1};
+const struct prefix_config prefix_case_two_groups = {.block_size = 4, .num_groups = 2};
 
 const int32_t prefix_case_tokens[64] = {
     0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21,
@@ -136,4 +138,50 @@ void prefix_case_evict(struct prefix_case *fixture, uint64_t count)
         CU_ASSERT_FATAL(prefix_index_take(fixture->index, 0) != PREFIX_NONE);
     }
     CU_ASSERT_EQUAL(prefix_index_check(fixture->index), 0);
+}
+
+struct pkv_namespace_field prefix_case_field(int32_t tag, const char *bytes)
+{
+    return (struct pkv_namespace_field){tag, (int32_t)strlen(bytes), bytes, 0};
+}
+
+struct prefix_scope prefix_case_scope(struct prefix_case *fixture,
+                                      const struct pkv_namespace_field *fields, int32_t num_fields)
+{
+    struct prefix_scope scope = {0};
+    ASSERT_STATUS(PKV_OK, prefix_scope_open(fixture->index, fields, num_fields, &scope));
+    CU_ASSERT_FATAL(scope.count > 0);
+    return scope;
+}
+
+int32_t prefix_case_hit_in(struct prefix_case *fixture, const struct pkv_namespace_field *fields,
+                           int32_t num_fields, int32_t num_blocks)
+{
+    struct prefix_scope scope = {0};
+    ASSERT_STATUS(PKV_OK, prefix_scope_find(fixture->index, fields, num_fields, &scope));
+    return prefix_case_hit(fixture, &scope, prefix_case_tokens, num_blocks);
+}
+
+void prefix_case_cache_in(struct prefix_case *fixture, const struct pkv_namespace_field *fields,
+                          int32_t num_fields, int32_t num_blocks)
+{
+    struct prefix_scope scope = prefix_case_scope(fixture, fields, num_fields);
+    prefix_case_cache(fixture, &scope, prefix_case_tokens, num_blocks);
+    prefix_scope_close(fixture->index, &scope);
+}
+
+void prefix_case_sweep(struct prefix_case *fixture, struct prefix_swept *swept)
+{
+    *swept = (struct prefix_swept){0, 0};
+    while (!prefix_index_sweep(fixture->index, 2, swept)) {
+        CU_ASSERT_EQUAL(prefix_index_check(fixture->index), 0);
+    }
+    CU_ASSERT_TRUE(prefix_index_sweep(fixture->index, 1000, swept));
+}
+
+enum pkv_status prefix_case_set_quota(struct prefix_case *fixture, int32_t tag, const char *bytes,
+                                      int64_t quota)
+{
+    const struct pkv_namespace_field field = prefix_case_field(tag, bytes);
+    return prefix_index_set_quota(fixture->index, &field, quota);
 }

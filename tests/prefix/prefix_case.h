@@ -10,7 +10,10 @@
 #include "prefix/prefix_flush.h"
 #include "prefix/prefix_match.h"
 #include "prefix/prefix_publish.h"
+#include "prefix/prefix_quota.h"
 #include "support/test.h"
+
+enum { PREFIX_CASE_SALT = 1, PREFIX_CASE_TENANT, PREFIX_CASE_ADAPTER }; /* tags */
 
 #define PREFIX_CASE_GROUPS 2
 #define PREFIX_CASE_CHAIN 64
@@ -18,6 +21,10 @@
 
 /* The scope without fields: not opened, so never closed. */
 extern const struct prefix_scope prefix_case_plain;
+
+/* Blocks of 4 tokens in one group, in two. */
+extern const struct prefix_config prefix_case_one_group;
+extern const struct prefix_config prefix_case_two_groups;
 
 /* 0, 1, 2, .. */
 extern const int32_t prefix_case_tokens[64];
@@ -73,5 +80,20 @@ int32_t prefix_case_match(struct prefix_case *fixture, const struct prefix_scope
                           const int32_t *tokens, const uint64_t *extra, int32_t num_blocks);
 int32_t prefix_case_hit(struct prefix_case *fixture, const struct prefix_scope *scope,
                         const int32_t *tokens, int32_t num_blocks);
+
+/* Namespaces: a field of text; an opened scope; what prefix_case_hit and prefix_case_cache do for
+ * the first tokens, in the namespace of these fields. */
+struct pkv_namespace_field prefix_case_field(int32_t tag, const char *bytes);
+struct prefix_scope prefix_case_scope(struct prefix_case *fixture,
+                                      const struct pkv_namespace_field *fields, int32_t num_fields);
+int32_t prefix_case_hit_in(struct prefix_case *fixture, const struct pkv_namespace_field *fields,
+                           int32_t num_fields, int32_t num_blocks);
+void prefix_case_cache_in(struct prefix_case *fixture, const struct pkv_namespace_field *fields,
+                          int32_t num_fields, int32_t num_blocks);
+enum pkv_status prefix_case_set_quota(struct prefix_case *fixture, int32_t tag, const char *bytes,
+                                      int64_t quota);
+
+/* Sweeps to the end; *swept is what it took. */
+void prefix_case_sweep(struct prefix_case *fixture, struct prefix_swept *swept);
 
 #endif

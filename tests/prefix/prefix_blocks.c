@@ -1,22 +1,40 @@
 /* SPDX-License-Identifier: MIT
  *
- * The prefix index: in which order cached blocks go, and what that leaves to be hit, with and
- * without windows. */
-#include "prefix/prefix_index.h"
+ * The blocks of nodes: equal ones become one, in which order they are evicted, and what that leaves
+ * to be hit, with and without windows. */
+#include "prefix/prefix_blocks.h"
 
 #include "base/window.h"
 #include "prefix_case.h"
 
 #define BS 4
 
-static const struct prefix_config one_group = {.block_size = BS, .num_groups = 1};
-static const struct prefix_config two_groups = {.block_size = BS, .num_groups = 2};
+/* A10: of equal blocks one is indexed, and every table can be rewritten to its id. */
+static void equal_blocks_have_one_canonical_id(void)
+{
+    struct prefix_case fixture;
+    prefix_case_open(&fixture, &prefix_case_one_group, 8);
+    struct prefix_chain a =
+        prefix_case_publish(&fixture, &prefix_case_plain, prefix_case_tokens, NULL, 2, 0);
+    const int32_t free_before = pkv_pool_num_free(fixture.pools[0]);
+    struct prefix_chain b =
+        prefix_case_publish(&fixture, &prefix_case_plain, prefix_case_tokens, NULL, 2, 0);
+    CU_ASSERT(b.blocks[0][0] == a.blocks[0][0] && b.blocks[0][1] == a.blocks[0][1]);
+    CU_ASSERT_EQUAL(pkv_pool_ref_count(fixture.pools[0], a.blocks[0][1]), 2);
+    CU_ASSERT_EQUAL(pkv_pool_num_free(fixture.pools[0]), free_before);
+    CU_ASSERT_EQUAL(prefix_index_num_used(fixture.index), 2);
+    CU_ASSERT_EQUAL(prefix_index_node(fixture.index, a.nodes[1])->num_holders, 2);
+    prefix_case_release(&fixture, &a);
+    prefix_case_release(&fixture, &b);
+    CU_ASSERT_EQUAL(prefix_case_hit(&fixture, &prefix_case_plain, prefix_case_tokens, 2), 2);
+    prefix_case_close(&fixture);
+}
 
 /* D7: what lies behind a block that is gone is no part of a hit. */
 static void the_walk_stops_at_the_first_hole(void)
 {
     struct prefix_case fixture;
-    prefix_case_open(&fixture, &one_group, 8);
+    prefix_case_open(&fixture, &prefix_case_one_group, 8);
     struct prefix_chain chain =
         prefix_case_publish(&fixture, &prefix_case_plain, prefix_case_tokens, NULL, 3, 0);
     const int32_t first = chain.blocks[0][0];
@@ -36,7 +54,7 @@ static void the_walk_stops_at_the_first_hole(void)
 static void leaves_are_evicted_before_their_parents(void)
 {
     struct prefix_case fixture;
-    prefix_case_open(&fixture, &one_group, 8);
+    prefix_case_open(&fixture, &prefix_case_one_group, 8);
     prefix_case_cache(&fixture, &prefix_case_plain, prefix_case_tokens, 5);
     for (int32_t left = 4; left >= 0; left--) {
         prefix_case_evict(&fixture, 1);
@@ -52,7 +70,7 @@ static void leaves_are_evicted_before_their_parents(void)
 static void a_shared_prefix_outlives_its_tails(void)
 {
     struct prefix_case fixture;
-    prefix_case_open(&fixture, &one_group, 8);
+    prefix_case_open(&fixture, &prefix_case_one_group, 8);
     struct prefix_chain whole =
         prefix_case_publish(&fixture, &prefix_case_plain, prefix_case_tokens, NULL, 4, 0);
     struct prefix_chain part =
@@ -70,7 +88,7 @@ static void a_shared_prefix_outlives_its_tails(void)
 static void higher_classes_are_evicted_later(void)
 {
     struct prefix_case fixture;
-    prefix_case_open(&fixture, &one_group, 8);
+    prefix_case_open(&fixture, &prefix_case_one_group, 8);
     for (int32_t i = 0; i < PKV_NUM_PRIORITIES; i++) {
         const int32_t priority = (i + 2) % PKV_NUM_PRIORITIES;
         struct prefix_chain chain = prefix_case_publish(
@@ -93,7 +111,7 @@ static void higher_classes_are_evicted_later(void)
 static void a_parent_is_never_in_a_lower_class_than_its_child(void)
 {
     struct prefix_case fixture;
-    prefix_case_open(&fixture, &two_groups, 8);
+    prefix_case_open(&fixture, &prefix_case_two_groups, 8);
     struct prefix_chain low =
         prefix_case_publish(&fixture, &prefix_case_plain, prefix_case_tokens, NULL, 3, 0);
     const int32_t parent_block = low.blocks[0][0];
@@ -136,7 +154,7 @@ static void a_window_limits_the_hit_to_what_it_needs(void)
     const struct prefix_window window[] = {{8, 0}};
     struct prefix_case fixture;
     struct prefix_ref nodes[6];
-    prefix_case_open(&fixture, &one_group, 8);
+    prefix_case_open(&fixture, &prefix_case_one_group, 8);
     struct prefix_chain chain =
         prefix_case_publish(&fixture, &prefix_case_plain, prefix_case_tokens, NULL, 6, 0);
     for (int32_t i = 0; i < 3; i++) {
@@ -167,7 +185,7 @@ static void groups_agree_on_one_length(void)
     const struct prefix_window windows[] = {{0, 0}, {5, 2}};
     struct prefix_case fixture;
     struct prefix_ref nodes[6];
-    prefix_case_open(&fixture, &two_groups, 8);
+    prefix_case_open(&fixture, &prefix_case_two_groups, 8);
     struct prefix_chain chain =
         prefix_case_publish(&fixture, &prefix_case_plain, prefix_case_tokens, NULL, 6, 0);
     CU_ASSERT_EQUAL(
@@ -196,7 +214,7 @@ static void groups_agree_on_one_length(void)
 static void out_of_window_blocks_go_after_plain_and_before_cached_ones(void)
 {
     struct prefix_case fixture;
-    prefix_case_open(&fixture, &one_group, 8);
+    prefix_case_open(&fixture, &prefix_case_one_group, 8);
     struct prefix_chain chain =
         prefix_case_publish(&fixture, &prefix_case_plain, prefix_case_tokens, NULL, 6, 0);
     struct prefix_ref nodes[6];
@@ -269,7 +287,7 @@ static void sessions_in_turn_keep_their_last_windows(void)
 {
     struct prefix_case fixture;
     int32_t tokens[4][32 * BS];
-    prefix_case_open(&fixture, &one_group, 32);
+    prefix_case_open(&fixture, &prefix_case_one_group, 32);
     for (int32_t i = 0; i < 4 * 32 * BS; i++) {
         tokens[i / (32 * BS)][i % (32 * BS)] = i;
     }
@@ -286,6 +304,7 @@ static void sessions_in_turn_keep_their_last_windows(void)
 }
 
 static const struct test_case cases[] = {
+    TEST(equal_blocks_have_one_canonical_id),
     TEST(the_walk_stops_at_the_first_hole),
     TEST(leaves_are_evicted_before_their_parents),
     TEST(a_shared_prefix_outlives_its_tails),
@@ -297,4 +316,4 @@ static const struct test_case cases[] = {
     TEST(sessions_in_turn_keep_their_last_windows),
     TEST_END,
 };
-const struct test_suite suite_prefix_evict = {"prefix_evict", cases};
+const struct test_suite suite_prefix_blocks = {"prefix_blocks", cases};
