@@ -100,15 +100,41 @@ VEC_INLINE void dot_as(enum pkv_dtype dtype, const struct kernel_dot_job *given)
     dot_blocks(dtype, 1, query, &prefetch, &job);
 }
 
+/* A function for each dtype: with all of them in one, gcc runs out of registers for the pointers to
+ * keys and queries, and blocks are 6 % slower. */
+static void dot_f32(const struct kernel_dot_job *job)
+{
+    dot_as(PKV_F32, job);
+}
+
+static void dot_f16(const struct kernel_dot_job *job)
+{
+    dot_as(PKV_F16, job);
+}
+
+static void dot_bf16(const struct kernel_dot_job *job)
+{
+    dot_as(PKV_BF16, job);
+}
+
+static void dot_int8(const struct kernel_dot_job *job)
+{
+    dot_as(PKV_INT8, job);
+}
+
+static void dot_e4m3(const struct kernel_dot_job *job)
+{
+    dot_as(PKV_E4M3, job);
+}
+
 static void dot(const struct kernel_dot_job *job)
 {
-    switch (job->dtype) {
-    case PKV_F32: dot_as(PKV_F32, job); break;
-    case PKV_F16: dot_as(PKV_F16, job); break;
-    case PKV_BF16: dot_as(PKV_BF16, job); break;
-    case PKV_INT8: dot_as(PKV_INT8, job); break;
-    case PKV_E4M3: dot_as(PKV_E4M3, job); break;
-    }
+    static kernel_dot *const by_dtype[NUM_DTYPES] = {[PKV_F32] = dot_f32,
+                                                     [PKV_F16] = dot_f16,
+                                                     [PKV_BF16] = dot_bf16,
+                                                     [PKV_INT8] = dot_int8,
+                                                     [PKV_E4M3] = dot_e4m3};
+    by_dtype[job->dtype](job);
 }
 
 #endif
