@@ -106,7 +106,7 @@ awk '
             add_callers(stem, module, names, num_names)
             if (own[stem] != "") text = shorten(own[stem])
             else if (users[stem] != "") text = "through " shorten(users[stem])
-            else text = "all of tests/" module
+            else text = "all of tests/" (stem ~ /\/kernels_/ ? "kernels" : module)
             printf "| %s | %s | %s |\n", stem, num_names ? num_names : "", text
         }
         for (n = 1; n <= num_publics; n++)
