@@ -167,7 +167,7 @@ run-unit: $(unit) ; @$(unit)
 format: ; @scripts/check_format.sh --fix ## clang-format decides
 check-symbols: lib ; @scripts/check_symbols.sh $(shared) $(static) ## what the library exports
 check-docs: ## what README and docs show is run and compiled
-gates: $(filter-out %-docs,$(gates)) ## check-format -style -structure -includes ..
+gates: $(filter-out %-docs %-words,$(gates)) ## check-format -style -structure -includes ..
 $(gates): ; @BUILD='$(BUILD)' scripts/$(subst -,_,$@).sh
 deps: ; @scripts/deps.sh ci ## installs the packages that any target needs
 compile_commands.json: FORCE ## for editors and clangd

@@ -7,6 +7,7 @@
 #     header has its whole name, as block.h for struct block, it is in that one
 #   - a function that a header declares is defined in the .c file of the header's name
 #   - a .c file declares nothing that another file defines
+#   - nothing of src/runtime is named prefix_, as src/prefix is
 #   - half of the functions of a folder of src have 12 lines or fewer
 #
 # Prints, by folder, the number of files and functions, the longest of both and the median length of
@@ -89,6 +90,9 @@ for header in src/*/*.h; do
     check_functions "$header"
 done >"$breaches"
 grep -nE '^extern ' src/*/*.c >>"$breaches" || true
+# The runtime's side of the prefix index is called reuse, so that prefix_ names one module.
+grep -nE '^([a-z][^(]* \*?prefix_[a-z_]+\(|struct prefix_[a-z_]+ \{)' src/runtime/*.[ch] \
+    >>"$breaches" || true
 
 # A function's body lies between a { and a } in the first column.
 awk -v breaches="$breaches" '

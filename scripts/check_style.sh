@@ -76,6 +76,8 @@ else
     echo 'skipped: scripts, no shellcheck on this machine'
 fi
 
+scripts/check_words.sh || bad=1
+
 # What README and docs show of our files is in them.
 scripts/check_docs.sh --static || bad=1
 
