@@ -17,7 +17,7 @@ struct block_stamps {
     uint32_t epoch;
 };
 
-/* PKV_OK when every entry of row [max_blocks] is -1 or in [0, num_blocks) and no id stands twice;
+/* PKV_OK when every entry of row [max_blocks] is -1 or in [0, num_blocks) and no id appears twice;
  * else PKV_INVALID_ARGUMENT, and the last error names block_table[row_idx][i]. */
 enum pkv_status block_table_check_row(struct block_stamps *stamps, const int32_t *row,
                                       int32_t max_blocks, int32_t row_idx);

@@ -13,8 +13,8 @@
 /* *hooks is hooks_in, or zero for NULL. Refuses half a pair. */
 enum pkv_status hooks_copy(const struct pkv_hooks *hooks_in, struct pkv_hooks *hooks);
 
-/* What an array of count * bytes asks of the hook: whole cache lines, at least one. 0 when the
- * product overflows. */
+/* The bytes that an array of count * bytes requests of the hook: whole cache lines, at least one. 0
+ * when the product overflows. */
 size_t hooks_array_bytes(size_t count, size_t bytes);
 
 /* count * bytes of zeroed memory on a cache line; NULL when there is none or the product overflows.

@@ -2,9 +2,9 @@
  *
  * little_endian.h: integers written lowest byte first, so that what is hashed, and the keys that
  * come of it, are the same on every machine. Each function returns the end of what it wrote. On a
- * little-endian machine they are plain copies: a loop over bytes, which would do on any machine, is
- * no single store to gcc 12 or clang 14, and a hash that reads eight bytes at a time has to wait
- * for smaller stores. */
+ * little-endian machine they are plain copies: gcc 12 and clang 14 do not make a single
+ * store of a loop over bytes, and a hash that reads eight bytes at a time waits for smaller stores.
+ */
 #ifndef PKV_BASE_LITTLE_ENDIAN_H
 #define PKV_BASE_LITTLE_ENDIAN_H
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * window.h: where a sliding window begins. Reclaiming, attending, lookup and truncation all ask
- * here, so that none of them rounds differently from the others.
+ * window.h: where a sliding window begins. Reclaiming, attending, lookup and truncation all call
+ * these functions, so that none of them rounds differently from the others.
  *
  * A query at position `length` (the next one of a row that holds `length` keys) sees the keys
- * j > length - window, its own among them; window 0 is no window. A kept prefix is the caller's
- * matter: its blocks are needed for ever. */
+ * j > length - window, its own among them; window 0 is no window. Callers add the
+ * blocks of a kept prefix, which are always needed. */
 #ifndef PKV_BASE_WINDOW_H
 #define PKV_BASE_WINDOW_H
 

@@ -2,9 +2,9 @@
  *
  * Nodes are made, found and freed here.
  *
- * Everything that enters a key is compared again at a candidate: the parent by identity (which
- * stands for all that came before), the namespace by its interned id, tokens and extras byte by
- * byte. */
+ * Everything that enters a key is compared again at a candidate: the parent by identity (it has all
+ * blocks before it as ancestors), the namespace by its interned id, tokens and extras byte by byte.
+ */
 #include "prefix/prefix_node.h"
 
 #include <string.h>

@@ -55,8 +55,7 @@ struct prefix_node_table {
     uint64_t num_collisions; /* candidates whose masked key was equal and whose content was not */
 };
 
-/* Nobody who does not know the seed can choose contents that share a bucket without sharing a key.
- */
+/* Without the seed, contents cannot be chosen that share a bucket without sharing a key. */
 static inline uint32_t prefix_node_bucket(const struct prefix_node_table *table,
                                           struct prefix_key key)
 {
