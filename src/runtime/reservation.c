@@ -22,39 +22,47 @@ void reservation_carve(const struct pkv_cache_config *config, bool is_paged,
     }
 }
 
-/* What the row takes, and who writes its tail block from now on. */
-static struct reservation reserve(const struct step *step, struct group *group, int32_t row)
+/* Who writes the tail block from now on, or that its cells are copied. */
+static void claim_tail(struct group *group, int32_t tail_block, int32_t seq, int32_t offset,
+                       struct reservation *reservation)
+{
+    reservation->tail_block = tail_block;
+    if (!block_claim(&group->blocks, tail_block, seq, offset, &reservation->writer_change)) {
+        reservation->copied_from = tail_block;
+    }
+}
+
+static void avoid_copy(struct group *group, int32_t seq, int32_t available,
+                       struct reservation *reservation)
+{
+    if (reservation->copied_from != NO_BLOCK &&
+        reservation_num_taken(reservation) == available + 1 &&
+        block_claim_indexed(&group->blocks, reservation->tail_block, seq,
+                            &reservation->writer_change)) {
+        reservation->copied_from = NO_BLOCK;
+        reservation->uncaches_tail = true;
+    }
+}
+
+/* What the row takes when `available` blocks are left. */
+static void reserve(const struct step *step, struct group *group, int32_t row, int32_t available,
+                    struct reservation *reservation)
 {
     const int32_t seq = step->seqs[row];
     const struct seq_table *table = &group->tables.at[seq];
     const int32_t block_size = group->config->block_size;
     const int32_t length = step_length_before(step, row);
     const int32_t tail = length / block_size;
-    struct reservation reservation = {.end_before = table->end, .copied_from = NO_BLOCK};
+    *reservation = (struct reservation){.end_before = table->end, .copied_from = NO_BLOCK};
     if (step_q_len(step, row) == 0) {
-        return reservation;
+        return;
     }
     const int32_t end = config_blocks_of_cells(step->kv_lens[row], block_size);
-    reservation.num_new = end > table->end ? end - table->end : 0;
+    reservation->num_new = max_i32(end - table->end, 0);
     if (tail < table->end) {
-        reservation.tail_block = seq_table_entries(&group->tables, seq)[tail];
-        if (!block_claim(&group->blocks, reservation.tail_block, seq, length % block_size,
-                         &reservation.writer_change)) {
-            reservation.copied_from = reservation.tail_block;
-        }
-    }
-    return reservation;
-}
-
-static void avoid_copy(const struct step *step, struct group *group, int32_t row, int32_t available)
-{
-    struct reservation *reservation = &group->step.reservations[row];
-    if (reservation->copied_from != NO_BLOCK &&
-        reservation_num_taken(reservation) == available + 1 &&
-        block_claim_indexed(&group->blocks, reservation->tail_block, step->seqs[row],
-                            &reservation->writer_change)) {
-        reservation->copied_from = NO_BLOCK;
-        reservation->uncaches_tail = true;
+        claim_tail(group, seq_table_entries(&group->tables, seq)[tail], seq, length % block_size,
+                   reservation);
+        avoid_copy(group, seq, available, reservation);
     }
 }
 
@@ -64,8 +72,7 @@ enum pkv_status reservation_decide(const struct step *step, struct group *group,
     struct reservation *reservation = &group->step.reservations[row];
     const struct seq_table *table = &group->tables.at[step->seqs[row]];
     const int32_t available = block_num_free(&group->blocks) - group->step.num_planned;
-    *reservation = reserve(step, group, row);
-    avoid_copy(step, group, row, available);
+    reserve(step, group, row, available, reservation);
     const struct shortage_demand demand = {
         .row = row,
         .group = group->index,

@@ -27,7 +27,10 @@ static enum pkv_status decide_quota(const pkv_cache *cache, int32_t row,
     const int64_t room = quota_room(cache, scope);
     int64_t num_new = 0;
     int64_t total = 0;
-    for (int32_t g = 0; room != INT64_MAX && g < cache->config.num_groups; g++) {
+    if (room == INT64_MAX) {
+        return PKV_OK;
+    }
+    for (int32_t g = 0; g < cache->config.num_groups; g++) {
         const struct group *group = &cache->groups[g];
         const struct reservation *reservation = &group->step.reservations[row];
         num_new += reservation->num_new;
