@@ -12,8 +12,8 @@ new=$(mktemp)
 trap 'rm -f "$new"' EXIT
 
 # A number is followed by its sentence.
-bare=$(grep -nE '^/[*] [A-J][0-9]+' tests/*.c tests/*/*.c |
-    grep -vE '/[*] ([A-J][0-9]+, )*[A-J][0-9]+: [^ ]+( [^ ]+){4}' || true)
+bare=$(grep -nE '^/[*] [A-K][0-9]+' tests/*.c tests/*/*.c |
+    grep -vE '/[*] ([A-K][0-9]+, )*[A-K][0-9]+: [^ ]+( [^ ]+){4}' || true)
 [ -z "$bare" ] || {
     printf 'a lesson without its sentence:\n%s\n' "$bare"
     exit 1
@@ -23,7 +23,7 @@ bare=$(grep -nE '^/[*] [A-J][0-9]+' tests/*.c tests/*/*.c |
 tests_of() {
     awk -v number="$1" '
         FNR == 1 { waits = 0 }
-        $0 ~ "^/[*] ([A-J][0-9]+, )*" number "[,:]" { waits = 1 }
+        $0 ~ "^/[*] ([A-K][0-9]+, )*" number "[,:]" { waits = 1 }
         waits && /^static void [a-z0-9_]+\(void\)$/ {
             name = $3
             sub(/\(void\)/, "", name)
@@ -38,7 +38,7 @@ tests_of() {
 
 while IFS= read -r line; do
     case $line in
-    '| '[A-J][0-9]' |'*'|'*'|' | '| '[A-J][0-9][0-9]' |'*'|'*'|')
+    '| '[A-K][0-9]' |'*'|'*'|' | '| '[A-K][0-9][0-9]' |'*'|'*'|')
         number=$(echo "$line" | cut -d '|' -f 2 | tr -d ' ')
         promise=$(echo "$line" | cut -d '|' -f 3)
         tests=$(tests_of "$number")

@@ -22,7 +22,8 @@
  *     out   = sum p_j * V_j                              v_width channels, rounded once to dtype
  *
  * which keys are 0 .. f (causal); with a sliding window W those with f - W < j <= f, W keys
- * including the query's own; and with a kept prefix P beside the window also those with j < P. New
+ * including the query's own; and with a kept prefix P beside the window also those with j < P. A
+ * query of a bidirectional range (an image) sees the later keys of that range too. New
  * keys and values are rounded to the cache's dtype first and attended as they are stored. A key
  * that no query sees is never read, nor is any cell at or beyond a row's length. docs/operator.md
  * is the full specification.
@@ -152,6 +153,11 @@ struct pkv_attn_constants {
     int32_t k_scale_count, v_scale_count;
 };
 
+/* Tokens [begin, end) of a row, by their positions in it: 0 is the row's first key. */
+struct pkv_token_range {
+    int32_t begin, end;
+};
+
 /* The arguments of one attention call, of one layer. Strides are in elements between tokens, 0 =
  * packed, so that q, k and v may be parts of one fused QKV row; channels are adjacent. A pointer
  * left NULL, and a count left 0, are absent. */
@@ -225,6 +231,16 @@ struct pkv_gqa_args {
     int32_t mask_batch, mask_heads, mask_queries, mask_keys;
 
     struct pkv_attn_constants constants;
+
+    /* Bidirectional ranges: tokens of a row that all see each other, as those of an image do. A
+     * query in the range [begin, end) sees the keys up to end - 1, and no further back than any
+     * other query: the window counts from its own position. Row b has the ranges
+     * [cu_bidirectional[b], cu_bidirectional[b + 1]), ascending, disjoint and not empty, each in
+     * [0, kv_len). A call cuts none: what begins before the row's first new token ends before it
+     * too, and changes nothing. A mask narrows them; not_causal excludes them. cu_bidirectional is
+     * [batch + 1], 0 first, never falling; NULL = no ranges. */
+    const struct pkv_token_range *bidirectional;
+    const int32_t *cu_bidirectional;
 };
 
 /* ---- whole calls --------------------------------------------------------------------------- */
@@ -288,7 +304,7 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_gqa_plan(pkv_workspace *workspace,
  * args are complete arguments, of which a layer may change pointers of q, k, v, out, lse, past and
  * present, their strides, the constants, position_ids and the mask's content. Form, dtypes,
  * geometry, window, causality, and the presence of k and of a mask are those of the plan; lengths,
- * tables, slots and kept prefixes are taken from the plan.
+ * tables, slots, kept prefixes and bidirectional ranges are taken from the plan.
  *
  * Returns PKV_OK; PKV_INVALID_ARGUMENT for an empty plan, one of another workspace, or arguments
  * that are not as planned. It takes no memory. Cost as pkv_gqa, without the walk over the block

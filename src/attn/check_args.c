@@ -114,6 +114,13 @@ static enum pkv_status check_window(const struct pkv_gqa_args *args)
     if (args->not_causal && (args->sliding_window != 0 || args->kept_prefix != NULL)) {
         return INVALID("sliding_window and kept_prefix need the causal bound");
     }
+    if (args->not_causal && args->cu_bidirectional != NULL) {
+        return INVALID(
+            "cu_bidirectional is set beside not_causal, where every query sees all keys");
+    }
+    if (args->bidirectional != NULL && args->cu_bidirectional == NULL) {
+        return INVALID("cu_bidirectional is NULL and bidirectional is not");
+    }
     if (args->kept_prefix == NULL && args->kept_prefix_count != 0) {
         return INVALID("kept_prefix is NULL with kept_prefix_count = %d", args->kept_prefix_count);
     }

@@ -5,6 +5,7 @@
 #include "attn/check_rows.h"
 
 #include "attn/check_tables.h"
+#include "attn/token_range.h"
 #include "base/error.h"
 
 /* cumulative [batch + 1] lengths: 0 first, never falling, total last (total < 0: any). */
@@ -117,11 +118,40 @@ static enum pkv_status check_lengths(const struct call *call, struct gqa_row *ro
 
 static enum pkv_status check_cumulatives(const struct pkv_gqa_args *args)
 {
-    const enum pkv_status status = check_queries(args);
-    if (status != PKV_OK || args->cu_seqlens_k == NULL) {
-        return status;
+    enum pkv_status status = check_queries(args);
+    if (status == PKV_OK && args->cu_seqlens_k != NULL) {
+        status = check_cumulative(args->cu_seqlens_k, args->batch, -1, "cu_seqlens_k");
     }
-    return check_cumulative(args->cu_seqlens_k, args->batch, -1, "cu_seqlens_k");
+    if (status == PKV_OK && args->cu_bidirectional != NULL) {
+        status = check_cumulative(args->cu_bidirectional, args->batch, -1, "cu_bidirectional");
+    }
+    return status;
+}
+
+/* Bidirectional ranges, which the rows then point to. */
+static enum pkv_status check_ranges(const struct pkv_gqa_args *args, struct gqa_row *rows)
+{
+    const int32_t *cu = args->cu_bidirectional;
+    if (cu == NULL || cu[args->batch] == 0) {
+        return PKV_OK;
+    }
+    if (args->bidirectional == NULL) {
+        return INVALID("bidirectional is NULL and cu_bidirectional[%d] = %d", args->batch,
+                       cu[args->batch]);
+    }
+    for (int32_t b = 0; b < args->batch; b++) {
+        struct gqa_row *row = &rows[b];
+        row->ranges = args->bidirectional + cu[b];
+        row->num_ranges = cu[b + 1] - cu[b];
+        const struct token_range_fault fault =
+            token_ranges_check(row->ranges, row->num_ranges, gqa_row_past(row), row->kv_len);
+        if (fault.text != NULL) {
+            const struct pkv_token_range *range = &row->ranges[fault.at];
+            return INVALID("row %d: bidirectional[%d] = [%d, %d) %s", b, cu[b] + fault.at,
+                           range->begin, range->end, fault.text);
+        }
+    }
+    return PKV_OK;
 }
 
 enum pkv_status check_rows(pkv_workspace *workspace, const struct call *call, struct gqa_row *rows)
@@ -141,6 +171,9 @@ enum pkv_status check_rows(pkv_workspace *workspace, const struct call *call, st
     if (status == PKV_OK) {
         fill_lengths(call, rows);
         status = check_lengths(call, rows);
+    }
+    if (status == PKV_OK) {
+        status = check_ranges(args, rows);
     }
     if (status == PKV_OK && args->slot_ids != NULL) {
         status = check_slots(workspace, call, rows);

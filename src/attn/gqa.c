@@ -3,6 +3,8 @@
  * gqa.c: the raw calls of attn.h. Each is validation, plan, run: pkv_gqa does all three,
  * pkv_gqa_plan the first two, and a run by a plan checks again what it may bring anew. Nothing is
  * written before the last check has passed. */
+#include <string.h>
+
 #include "attn/call.h"
 #include "attn/check_args.h"
 #include "attn/check_pointers.h"
@@ -63,6 +65,26 @@ static struct call_planned planned_of(const struct call *call, const struct call
     };
 }
 
+/* Rows keep bidirectional ranges of the plan's own: a plan does not refer to the caller's list. */
+static bool copy_ranges(const struct pkv_gqa_args *args, pkv_plan *plan)
+{
+    struct gqa_row *rows = plan->rows.memory;
+    const int32_t *cu = args->cu_bidirectional;
+    const int32_t count = cu != NULL && args->batch > 0 ? cu[args->batch] : 0;
+    const size_t bytes = (size_t)count * sizeof *args->bidirectional;
+    if (count == 0) {
+        return true;
+    }
+    if (!buffer_grow(plan->hooks, &plan->ranges, bytes)) {
+        return false;
+    }
+    memcpy(plan->ranges.memory, args->bidirectional, bytes);
+    for (int32_t b = 0; b < args->batch; b++) {
+        rows[b].ranges = (const struct pkv_token_range *)plan->ranges.memory + cu[b];
+    }
+    return true;
+}
+
 static enum pkv_status plan_call(pkv_workspace *workspace, const struct call *call, pkv_plan *plan)
 {
     const struct pkv_gqa_args *args = call->args;
@@ -82,6 +104,9 @@ static enum pkv_status plan_call(pkv_workspace *workspace, const struct call *ca
     }
     if (status == PKV_OK && call->shape.all_new && !grow_new_keys(workspace, call)) {
         status = refuse(PKV_NO_MEMORY, "no memory for the keys of a cache-less call");
+    }
+    if (status == PKV_OK && !copy_ranges(args, plan)) {
+        status = refuse(PKV_NO_MEMORY, "no memory for bidirectional ranges");
     }
     return status == PKV_OK ? gqa_plan_split(workspace, plan, &call->shape) : status;
 }

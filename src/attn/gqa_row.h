@@ -14,6 +14,7 @@
 #include <stddef.h>
 
 #include "attn/gqa_shape.h"
+#include "pagedkv/attn.h"
 
 struct gqa_row {
     const int32_t *table; /* NULL: the row lies in the one block `block` */
@@ -24,6 +25,8 @@ struct gqa_row {
     int32_t kept_prefix; /* in [0, kv_len] */
     int32_t copy_src;    /* copy on write, before the append: cells [0, copy_cells) of this block */
     int32_t copy_cells;  /* go into the block of the first new key; 0 = no copy */
+    int32_t num_ranges;
+    const struct pkv_token_range *ranges; /* bidirectional, a sound list (token_range.h) */
 };
 
 static inline int32_t gqa_row_past(const struct gqa_row *row)

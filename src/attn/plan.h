@@ -71,6 +71,7 @@ struct pkv_plan {
 
     int32_t num_rows, num_appends, num_tasks, num_merges, num_partials;
     struct buffer rows;        /* struct gqa_row */
+    struct buffer ranges;      /* struct pkv_token_range, of a raw call's rows */
     struct buffer appends;     /* int32_t, indices of rows */
     struct buffer tasks;       /* struct plan_task */
     struct buffer merges;      /* struct plan_merge */

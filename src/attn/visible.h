@@ -2,16 +2,18 @@
  *
  * visible.h: which keys a query sees, the one place that knows:
  *
- *   j <= f   and   (j < P  or  j > f - W)
+ *   j < end(f)   and   (j < P  or  j > f - W)
  *
- * for a query at position f, kept prefix P and window W (0 = none). A block of consecutive queries
- * sees the union, which is the prefix and one range up to the last of their positions. Spans
+ * for a query at position f, kept prefix P and window W (0 = none). end(f) is f + 1, or the end of
+ * the bidirectional range that f is in; it never falls as f grows. A block of consecutive queries
+ * sees the union, which is the prefix and one range up to the end of the last of them. Spans
  * outside both are never visited, so a step's cost follows the window, not the length. */
 #ifndef PKV_ATTN_VISIBLE_H
 #define PKV_ATTN_VISIBLE_H
 
 #include "attn/gqa_row.h"
 #include "attn/kernels.h"
+#include "attn/token_range.h"
 #include "base/minmax.h"
 #include "base/window.h"
 
@@ -27,7 +29,8 @@ static inline struct visible visible_to(const struct gqa_row *row, const struct 
                                         int32_t q0, int32_t q1)
 {
     const int32_t past = gqa_row_past(row);
-    struct visible seen = {0, 0, shape->not_causal ? row->kv_len : past + q1};
+    const int32_t end = token_ranges_seen_end(row->ranges, row->num_ranges, past + q1 - 1);
+    struct visible seen = {0, 0, shape->not_causal ? row->kv_len : end};
     if (shape->sliding_window > 0) {
         seen.first = (int32_t)first_needed_key(past + q0, shape->sliding_window);
         seen.prefix = min_i32(row->kept_prefix, seen.end);

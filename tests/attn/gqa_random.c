@@ -18,6 +18,7 @@ struct family {
     bool with_codes; /* int8 and e4m3 caches */
     bool v_in_k;
     int num_cases;
+    bool with_ranges; /* bidirectional ones */
 };
 
 /* Builds with assertions are those with sanitisers or without optimisation: they run half. */
@@ -148,6 +149,28 @@ static void draw_visibility(struct test_random *random, struct case_spec *spec)
     }
 }
 
+/* Some ranges of each row, the past ones without effect: no range is cut by the first new token. */
+static void draw_ranges(struct test_random *random, struct case_spec *spec)
+{
+    for (int32_t b = 0; b < spec->batch; b++) {
+        const int32_t past = spec->kv_lens[b] - spec->q_lens[b];
+        int32_t at = random_between(random, 0, 2) ? past : 0;
+        while (spec->num_ranges[b] < CASE_MAX_RANGES) {
+            const int32_t limit = at < past ? past : spec->kv_lens[b];
+            const int32_t begin = at + random_between(random, 0, 5);
+            const int32_t longest = random_between(random, 0, 1) ? 6 : 60;
+            const int32_t end = begin + random_between(random, 1, longest);
+            if (begin >= spec->kv_lens[b]) {
+                break;
+            }
+            if (begin < limit) {
+                case_add_range(spec, b, begin, end < limit ? end : limit);
+            }
+            at = end < limit ? end : limit;
+        }
+    }
+}
+
 static struct case_spec draw(struct test_random *random, uint64_t seed, const struct family *family)
 {
     struct case_spec spec = {
@@ -156,6 +179,9 @@ static struct case_spec draw(struct test_random *random, uint64_t seed, const st
     draw_dtypes(random, &spec, family->with_codes);
     draw_rows(random, &spec);
     draw_visibility(random, &spec);
+    if (family->with_ranges && !spec.not_causal) {
+        draw_ranges(random, &spec);
+    }
     if (spec.form == PKV_CACHE_NONE || spec.not_causal) {
         spec.options &= ~(unsigned)CASE_POSITION_IDS;
     }
@@ -177,8 +203,12 @@ static void print_spec(const struct case_spec *spec)
            spec->cell_major ? ", cell major" : "", spec->evicted ? ", evicted" : "",
            spec->v_in_k ? ", v in k" : "");
     for (int32_t b = 0; b < spec->batch; b++) {
-        printf("  row %d: q_len %d, kv_len %d, kept %lld\n", b, spec->q_lens[b], spec->kv_lens[b],
+        printf("  row %d: q_len %d, kv_len %d, kept %lld", b, spec->q_lens[b], spec->kv_lens[b],
                (long long)spec->kept[b]);
+        for (int32_t i = 0; i < spec->num_ranges[b]; i++) {
+            printf(", [%d, %d)", spec->ranges[b][i].begin, spec->ranges[b][i].end);
+        }
+        printf("\n");
     }
 }
 
@@ -254,23 +284,28 @@ static void run_family(const struct family *family, int index)
 }
 
 static const struct family families[] = {
-    {"nothing", 0, false, false, 1000},
-    {"q_scale", CASE_Q_SCALE, false, false, 200},
-    {"rope", CASE_ROPE, false, false, 260},
-    {"position ids", CASE_ROPE | CASE_POSITION_IDS, false, false, 200},
-    {"norms", CASE_ROPE | CASE_NORM, false, false, 260},
-    {"norms without rope", CASE_NORM, false, false, 140},
-    {"head sinks", CASE_SINK, false, false, 200},
-    {"smooth softmax", CASE_SMOOTH, false, false, 140},
-    {"a softcap", CASE_SOFTCAP, false, false, 200},
-    {"masks", CASE_MASK, false, false, 320},
-    {"quantised caches", 0, true, false, 400},
-    {"values inside keys", 0, false, true, 280},
+    {"nothing", 0, false, false, 1000, false},
+    {"q_scale", CASE_Q_SCALE, false, false, 200, false},
+    {"rope", CASE_ROPE, false, false, 260, false},
+    {"position ids", CASE_ROPE | CASE_POSITION_IDS, false, false, 200, false},
+    {"norms", CASE_ROPE | CASE_NORM, false, false, 260, false},
+    {"norms without rope", CASE_NORM, false, false, 140, false},
+    {"head sinks", CASE_SINK, false, false, 200, false},
+    {"smooth softmax", CASE_SMOOTH, false, false, 140, false},
+    {"a softcap", CASE_SOFTCAP, false, false, 200, false},
+    {"masks", CASE_MASK, false, false, 320, false},
+    {"quantised caches", 0, true, false, 400, false},
+    {"values inside keys", 0, false, true, 280, false},
     {"everything", CASE_Q_SCALE | CASE_ROPE | CASE_NORM | CASE_SINK | CASE_SOFTCAP | CASE_MASK,
-     true, false, 400},
+     true, false, 400, false},
     {"everything and values inside keys",
-     CASE_Q_SCALE | CASE_ROPE | CASE_NORM | CASE_SMOOTH | CASE_SOFTCAP | CASE_MASK, true, true,
-     200},
+     CASE_Q_SCALE | CASE_ROPE | CASE_NORM | CASE_SMOOTH | CASE_SOFTCAP | CASE_MASK, true, true, 200,
+     false},
+    {"bidirectional ranges", 0, false, false, 400, true},
+    {"everything and bidirectional ranges",
+     CASE_Q_SCALE | CASE_ROPE | CASE_NORM | CASE_SINK | CASE_SOFTCAP | CASE_MASK, true, false, 300,
+     true},
+    {"values inside keys and bidirectional ranges", CASE_ROPE, true, true, 100, true},
 };
 
 static void run_named(const char *name)
@@ -339,6 +374,14 @@ static void all_options_together_match_the_reference(void)
     run_named("everything and values inside keys");
 }
 
+/* K7: keys of a bidirectional range are seen by all of its queries, in every form and dtype. */
+static void random_bidirectional_ranges_match_the_reference(void)
+{
+    run_named("bidirectional ranges");
+    run_named("everything and bidirectional ranges");
+    run_named("values inside keys and bidirectional ranges");
+}
+
 static int by_value(const void *a, const void *b)
 {
     const uint64_t x = *(const uint64_t *)a;
@@ -374,6 +417,7 @@ static const struct test_case cases[] = {
     TEST(random_quantised_caches_match_the_reference),
     TEST(random_values_inside_keys_match_the_reference),
     TEST(all_options_together_match_the_reference),
+    TEST(random_bidirectional_ranges_match_the_reference),
     TEST(thousands_of_calls_have_a_geometry_of_their_own),
     TEST_END,
 };

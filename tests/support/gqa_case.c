@@ -60,6 +60,12 @@ void case_add_row(struct case_spec *spec, int32_t row_id, int32_t q_len, int32_t
     spec->batch++;
 }
 
+void case_add_range(struct case_spec *spec, int32_t row, int32_t begin, int32_t end)
+{
+    const struct pkv_token_range range = {begin, end};
+    spec->ranges[row][spec->num_ranges[row]++] = range;
+}
+
 /* Regions */
 
 static void *region_add(struct gqa_case *c, enum region_kind kind, size_t bytes)
@@ -603,6 +609,28 @@ static void make_lengths(struct gqa_case *c)
     args->kept_prefix_count = spec->kept_count;
 }
 
+static void make_ranges(struct gqa_case *c)
+{
+    const struct case_spec *spec = &c->spec;
+    int32_t count = 0;
+    for (int32_t b = 0; b < spec->batch; b++) {
+        count += spec->num_ranges[b];
+    }
+    if (count == 0 && (spec->not_causal || detail(spec, 6, 2))) {
+        return;
+    }
+    c->cu_bidirectional = input_of(c, (size_t)spec->batch + 1, sizeof *c->cu_bidirectional);
+    c->bidirectional = input_of(c, (size_t)count, sizeof *c->bidirectional);
+    for (int32_t b = 0, at = 0; b < spec->batch; b++) {
+        for (int32_t i = 0; i < spec->num_ranges[b]; i++) {
+            c->bidirectional[at++] = spec->ranges[b][i];
+        }
+        c->cu_bidirectional[b + 1] = at;
+    }
+    c->args.cu_bidirectional = c->cu_bidirectional;
+    c->args.bidirectional = count > 0 || detail(spec, 6, 4) ? c->bidirectional : NULL;
+}
+
 static void make_activations(struct gqa_case *c)
 {
     const struct case_spec *spec = &c->spec;
@@ -646,6 +674,7 @@ struct gqa_case *gqa_case_make(const struct case_spec *spec)
     args->sliding_window = spec->window;
     args->not_causal = spec->not_causal;
     make_lengths(c);
+    make_ranges(c);
     add_options(c);
     make_cache(c);
     fill_cache(c);
@@ -674,6 +703,7 @@ enum pkv_status gqa_case_call_chunk(const struct gqa_case *c, pkv_workspace *wor
     const size_t bytes = pkv_dtype_bytes(spec->dtype);
     const size_t at = (size_t)begin;
     const int32_t cu_seqlens[] = {0, end - begin};
+    int32_t cu_ranges[] = {0, 0}; /* those of the tokens so far */
     const size_t heads = (size_t)c->args.num_heads;
     const size_t kv_heads = (size_t)spec->kv_heads;
     struct pkv_gqa_args args = c->args;
@@ -685,6 +715,10 @@ enum pkv_status gqa_case_call_chunk(const struct gqa_case *c, pkv_workspace *wor
     args.num_tokens = end - begin;
     args.cu_seqlens_q = cu_seqlens;
     args.kv_lens = &end;
+    while (cu_ranges[1] < spec->num_ranges[0] && spec->ranges[0][cu_ranges[1]].end <= end) {
+        cu_ranges[1]++;
+    }
+    args.cu_bidirectional = args.cu_bidirectional != NULL ? cu_ranges : NULL;
     return pkv_gqa(workspace, &args);
 }
 
@@ -704,28 +738,6 @@ const void *gqa_case_out(const struct gqa_case *c, int32_t b, int32_t i)
 const float *gqa_case_lse(const struct gqa_case *c, int32_t b, int32_t i)
 {
     return c->args.lse + (size_t)(c->cu_seqlens_q[b] + i) * (size_t)c->args.num_heads;
-}
-
-bool gqa_case_same_row(const struct gqa_case *a, int32_t b, int32_t i, const struct gqa_case *c,
-                       int32_t d, int32_t j)
-{
-    const size_t lse_bytes = (size_t)a->args.num_heads * sizeof(float);
-    return memcmp(gqa_case_out(a, b, i), gqa_case_out(c, d, j), gqa_case_out_bytes(a)) == 0 &&
-           memcmp(gqa_case_lse(a, b, i), gqa_case_lse(c, d, j), lse_bytes) == 0;
-}
-
-bool gqa_case_same_rows(const struct gqa_case *a, const struct gqa_case *b)
-{
-    for (int32_t row = 0; row < a->spec.batch; row++) {
-        for (int32_t i = 0; i < a->spec.q_lens[row]; i++) {
-            if (!gqa_case_same_row(a, row, i, b, row, i)) {
-                printf("\n  row %d, query %d differ; seed %llu\n", row, i,
-                       (unsigned long long)a->spec.seed);
-                return false;
-            }
-        }
-    }
-    return true;
 }
 
 pkv_workspace *case_workspace(int num_threads)

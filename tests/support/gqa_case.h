@@ -15,7 +15,7 @@
 
 #include "support/reference.h"
 
-enum { CASE_MAX_ROWS = 8, CASE_MAX_REGIONS = 40 };
+enum { CASE_MAX_ROWS = 8, CASE_MAX_RANGES = 4, CASE_MAX_REGIONS = 40 };
 
 /* Options of the call beside its geometry; details follow from the seed. */
 enum case_option {
@@ -43,6 +43,8 @@ struct case_spec {
     int64_t window;
     int64_t kept[CASE_MAX_ROWS];
     int32_t kept_count;
+    struct pkv_token_range ranges[CASE_MAX_ROWS][CASE_MAX_RANGES]; /* bidirectional */
+    int32_t num_ranges[CASE_MAX_ROWS];
     bool not_causal, read_only, without_lse;
     bool padded;     /* every stride is larger than packed */
     bool cell_major; /* [block][cell][head][channel] */
@@ -70,6 +72,8 @@ struct gqa_case {
     struct pkv_gqa_args args;
     int32_t *cu_seqlens_q, *cu_seqlens_k, *kv_lens, *block_table, *slot_ids;
     int64_t *kept_prefix, *position_ids;
+    struct pkv_token_range *bidirectional;
+    int32_t *cu_bidirectional;
     float q_scale;
     enum pkv_isa isa; /* that the case was checked on; BEST before */
     struct case_region regions[CASE_MAX_REGIONS];
@@ -79,6 +83,7 @@ struct gqa_case {
 /* A spec that is plain: f32, paged, one KV head of width 8, block_size 4, no rows. */
 struct case_spec case_plain(uint64_t seed);
 void case_add_row(struct case_spec *spec, int32_t row_id, int32_t q_len, int32_t kv_len);
+void case_add_range(struct case_spec *spec, int32_t row, int32_t begin, int32_t end);
 
 struct gqa_case *gqa_case_make(const struct case_spec *spec);
 void gqa_case_free(struct gqa_case *c);

@@ -240,3 +240,25 @@ bool gqa_case_check(struct gqa_case *c, pkv_workspace *workspace)
     reference_free(&ref);
     return is_right;
 }
+
+bool gqa_case_same_row(const struct gqa_case *a, int32_t b, int32_t i, const struct gqa_case *c,
+                       int32_t d, int32_t j)
+{
+    const size_t lse_bytes = (size_t)a->args.num_heads * sizeof(float);
+    return memcmp(gqa_case_out(a, b, i), gqa_case_out(c, d, j), gqa_case_out_bytes(a)) == 0 &&
+           memcmp(gqa_case_lse(a, b, i), gqa_case_lse(c, d, j), lse_bytes) == 0;
+}
+
+bool gqa_case_same_rows(const struct gqa_case *a, const struct gqa_case *b)
+{
+    for (int32_t row = 0; row < a->spec.batch; row++) {
+        for (int32_t i = 0; i < a->spec.q_lens[row]; i++) {
+            if (!gqa_case_same_row(a, row, i, b, row, i)) {
+                printf("\n  row %d, query %d differ; seed %llu\n", row, i,
+                       (unsigned long long)a->spec.seed);
+                return false;
+            }
+        }
+    }
+    return true;
+}

@@ -373,6 +373,18 @@ static bool mask_admits(const struct pkv_gqa_args *args, int32_t b, int32_t i, i
     return *bias != -(double)INFINITY;
 }
 
+/* The last key that a query at this position may see: of its bidirectional range, or its own. */
+static int64_t last_seen(const struct pkv_gqa_args *args, int32_t b, int64_t position)
+{
+    const int32_t *cu = args->cu_bidirectional;
+    for (int32_t i = cu != NULL ? cu[b] : 0; cu != NULL && i < cu[b + 1]; i++) {
+        if (args->bidirectional[i].begin <= position && position < args->bidirectional[i].end) {
+            return args->bidirectional[i].end - 1;
+        }
+    }
+    return position;
+}
+
 bool reference_sees(const struct pkv_gqa_args *args, int32_t b, int32_t i, int32_t h, int32_t j,
                     double *bias)
 {
@@ -382,7 +394,7 @@ bool reference_sees(const struct pkv_gqa_args *args, int32_t b, int32_t i, int32
     if (args->kept_prefix != NULL) {
         kept = args->kept_prefix[args->kept_prefix_count == 1 ? 0 : b];
     }
-    if (j >= row.kv_len || (!args->not_causal && j > query_position)) {
+    if (j >= row.kv_len || (!args->not_causal && j > last_seen(args, b, query_position))) {
         return false;
     }
     if (args->sliding_window > 0 && j <= query_position - args->sliding_window && j >= kept) {
