@@ -305,6 +305,15 @@ struct pkv_namespace_field {
     int32_t begins_at;
 };
 
+/* The key of a block: XXH3-128 over the fingerprint and geometry of the cache, the parent block's
+ * key, the namespace, token ids and extras. Blocks of equal content have equal keys in every
+ * process and machine with the same configuration, so keys serve routers and event consumers. They
+ * are no proof of equality: XXH3 is not a cryptographic hash. Both words 0 = no block. */
+struct pkv_block_key {
+    uint64_t low;
+    uint64_t high;
+};
+
 /* Cached blocks have a priority in [0, PKV_NUM_PRIORITIES). Where memory is needed, blocks of a
  * lower priority are evicted before those of a higher one. */
 #define PKV_NUM_PRIORITIES 4

@@ -29,15 +29,6 @@
 extern "C" {
 #endif
 
-/* The key of a block: XXH3-128 over the fingerprint and geometry of the cache, the parent block's
- * key, the namespace, token ids and extras. Blocks of equal content have equal keys in every
- * process and machine with the same configuration, so keys serve routers and event consumers. They
- * are no proof of equality: XXH3 is not a cryptographic hash. Both words 0 = no block. */
-struct pkv_block_key {
-    uint64_t low;
-    uint64_t high;
-};
-
 /* ---- pins ---------------------------------------------------------------------------------- */
 
 /* A pinned prefix. A zeroed handle is stale in every cache. */

@@ -18,7 +18,7 @@ size_t prefix_content_bytes(int32_t block_size)
     return HEAD_BYTES + LINK_BYTES + (size_t)block_size * (sizeof(int32_t) + sizeof(uint64_t));
 }
 
-static unsigned char *put_key(unsigned char *to, struct prefix_key key)
+static unsigned char *put_key(unsigned char *to, struct pkv_block_key key)
 {
     return put_u64(put_u64(to, key.low), key.high);
 }
@@ -50,7 +50,7 @@ static const uint64_t *extra_of(const uint64_t *extra, int32_t count)
 }
 
 void prefix_content_make(const struct prefix_content_writer *writer, size_t head_bytes,
-                         int32_t namespace_id, const struct prefix_key *above,
+                         int32_t namespace_id, const struct pkv_block_key *above,
                          const int32_t *tokens, const uint64_t *extra,
                          struct prefix_content *content)
 {
@@ -58,7 +58,7 @@ void prefix_content_make(const struct prefix_content_writer *writer, size_t head
     unsigned char *to = writer->buffer + head_bytes;
     extra = extra_of(extra, block_size);
     to = put_u64(to, (uint64_t)(above != NULL) | (uint64_t)(extra != NULL) << 32);
-    to = put_key(to, above != NULL ? *above : (struct prefix_key){0, 0});
+    to = put_key(to, above != NULL ? *above : (struct pkv_block_key){0, 0});
     to = put_i32s(to, tokens, (size_t)block_size);
     for (int32_t i = 0; extra != NULL && i < block_size; i++) {
         to = put_u64(to, extra[i]);

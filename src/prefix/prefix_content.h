@@ -23,13 +23,13 @@ struct prefix_content {
     int32_t namespace_id;
     const int32_t *tokens; /* [block_size] */
     const uint64_t *extra; /* [block_size], NULL when it is all zeros */
-    struct prefix_key key;
+    struct pkv_block_key key;
 };
 
 /* What writes the strings. The head is written once for a run of blocks of one namespace. */
 struct prefix_content_writer {
     const struct prefix_namespace_table *namespaces;
-    struct prefix_key fingerprint;
+    struct pkv_block_key fingerprint;
     int32_t block_size;
     unsigned char *buffer; /* [prefix_content_bytes(block_size)] */
 };
@@ -42,7 +42,7 @@ size_t prefix_content_head(const struct prefix_content_writer *writer, int32_t n
 /* Content of a block behind one with key *above, NULL for none, after the head of its namespace was
  * written with this length. extra may be NULL. The parent is the root: the caller sets it. */
 void prefix_content_make(const struct prefix_content_writer *writer, size_t head_bytes,
-                         int32_t namespace_id, const struct prefix_key *above,
+                         int32_t namespace_id, const struct pkv_block_key *above,
                          const int32_t *tokens, const uint64_t *extra,
                          struct prefix_content *content);
 

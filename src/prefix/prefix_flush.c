@@ -58,7 +58,7 @@ bool prefix_index_sweep(struct prefix_index *index, int32_t max_nodes, struct pr
     return index->sweep_left == 0;
 }
 
-void prefix_flush_retire(struct prefix_index *index, struct prefix_key key)
+void prefix_flush_retire(struct prefix_index *index, struct pkv_block_key key)
 {
     const int32_t *bucket = &index->nodes.buckets[prefix_node_bucket(&index->nodes, key)];
     int32_t at = index->sweep_left > 0 ? *bucket - 1 : PREFIX_NONE;

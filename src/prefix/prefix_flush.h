@@ -27,6 +27,6 @@ bool prefix_index_sweep(struct prefix_index *index, int32_t max_nodes, struct pr
 /* For the module: while a sweep is under way, a new node may get the key of a dead one that the
  * sweep has not come to. Detaches the blocks of such nodes now, so that the observer is told of the
  * end of the old block first; the next sweep reports them. Ancestors of dead nodes may be freed. */
-void prefix_flush_retire(struct prefix_index *index, struct prefix_key key);
+void prefix_flush_retire(struct prefix_index *index, struct pkv_block_key key);
 
 #endif

@@ -6,8 +6,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-struct prefix_key prefix_hash_bytes(const void *bytes, size_t length)
+struct pkv_block_key prefix_hash_bytes(const void *bytes, size_t length)
 {
     const XXH128_hash_t hash = XXH3_128bits(bytes, length);
-    return (struct prefix_key){hash.low64, hash.high64};
+    return (struct pkv_block_key){hash.low64, hash.high64};
 }

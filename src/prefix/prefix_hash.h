@@ -10,6 +10,6 @@
 
 #include "prefix/prefix_key.h"
 
-struct prefix_key prefix_hash_bytes(const void *bytes, size_t length);
+struct pkv_block_key prefix_hash_bytes(const void *bytes, size_t length);
 
 #endif

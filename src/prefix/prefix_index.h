@@ -57,10 +57,10 @@ typedef void prefix_observer(void *context, enum prefix_change change, struct pr
 struct prefix_config {
     int32_t block_size; /* of all groups */
     int32_t num_groups;
-    pkv_pool *const *pools;        /* [num_groups], not owned; the array is copied */
-    int32_t num_nodes;             /* 0 = twice the blocks of all pools */
-    int32_t max_namespaces;        /* 0 = num_nodes + 1024 */
-    struct prefix_key fingerprint; /* of format and geometry; enters every key */
+    pkv_pool *const *pools;           /* [num_groups], not owned; the array is copied */
+    int32_t num_nodes;                /* 0 = twice the blocks of all pools */
+    int32_t max_namespaces;           /* 0 = num_nodes + 1024 */
+    struct pkv_block_key fingerprint; /* of format and geometry; enters every key */
     uint64_t seed;             /* random, this index's own: mixes the choice of a bucket, no key */
     int32_t masked_key_bits;   /* in [0, PREFIX_KEY_BITS] */
     prefix_observer *observer; /* NULL = none */

@@ -38,7 +38,7 @@ struct key_walk {
     int32_t block;
     int32_t namespace_id; /* whose head is in the writer's buffer, of head_bytes */
     size_t head_bytes;
-    struct prefix_key above;
+    struct pkv_block_key above;
 };
 
 /* Contents of the next blocks, up to max_contents; fewer where the scope ends. Their buckets are

@@ -12,7 +12,8 @@
 static uint32_t bucket_of(const struct prefix_namespace_table *table, const int32_t *fields,
                           int32_t num_fields)
 {
-    const struct prefix_key key = prefix_hash_bytes(fields, (size_t)num_fields * sizeof fields[0]);
+    const struct pkv_block_key key =
+        prefix_hash_bytes(fields, (size_t)num_fields * sizeof fields[0]);
     return (uint32_t)(key.low ^ key.high ^ table->seed) & (table->num_buckets - 1);
 }
 

@@ -19,7 +19,7 @@
 #include "prefix/prefix_content.h"
 
 struct prefix_node {
-    struct prefix_key key;
+    struct pkv_block_key key;
     uint64_t epoch; /* in which it was made */
     struct prefix_ref parent;
     uint32_t generation;
@@ -50,14 +50,14 @@ struct prefix_node_table {
     int32_t num_used;
     int32_t free_head;
     int32_t free_tail;
-    struct prefix_key mask;  /* bits of a key that a search looks at */
-    uint64_t seed;           /* this index's own: mixes the choice of a bucket */
-    uint64_t num_collisions; /* candidates whose masked key was equal and whose content was not */
+    struct pkv_block_key mask; /* bits of a key that a search looks at */
+    uint64_t seed;             /* this index's own: mixes the choice of a bucket */
+    uint64_t num_collisions;   /* candidates whose masked key was equal and whose content was not */
 };
 
 /* Without the seed, contents cannot be chosen that share a bucket without sharing a key. */
 static inline uint32_t prefix_node_bucket(const struct prefix_node_table *table,
-                                          struct prefix_key key)
+                                          struct pkv_block_key key)
 {
     uint64_t mixed = (key.low & table->mask.low) ^ table->seed;
     mixed = (mixed ^ (mixed >> 32)) * 0x9e3779b97f4a7c15u;

@@ -21,11 +21,6 @@ void events_init(struct events *events, const struct prefix_index *index, int32_
     events->next = 1;
 }
 
-static struct pkv_block_key key_of(struct prefix_key key)
-{
-    return (struct pkv_block_key){.low = key.low, .high = key.high};
-}
-
 /* Tag and length go before each field's bytes, so no two sets are written the same. */
 static struct pkv_block_key namespace_key(const struct prefix_index *index, int32_t namespace_id)
 {
@@ -42,8 +37,7 @@ static struct pkv_block_key namespace_key(const struct prefix_index *index, int3
         }
         to += length;
     }
-    return count > 0 ? key_of(prefix_hash_bytes(text, (size_t)(to - text)))
-                     : (struct pkv_block_key){0};
+    return count > 0 ? prefix_hash_bytes(text, (size_t)(to - text)) : (struct pkv_block_key){0};
 }
 
 struct event_keys events_keys(const struct prefix_index *index, struct prefix_ref node)
@@ -53,11 +47,11 @@ struct event_keys events_keys(const struct prefix_index *index, struct prefix_re
     if (of == NULL) {
         return keys;
     }
-    keys.key = key_of(of->key);
+    keys.key = of->key;
     keys.of_namespace = namespace_key(index, of->namespace_id);
     const struct prefix_node *parent = prefix_index_node(index, of->parent);
     if (parent != NULL) {
-        keys.parent = key_of(parent->key);
+        keys.parent = parent->key;
     }
     return keys;
 }

@@ -16,7 +16,7 @@ struct fingerprint_words {
 };
 
 /* Words are little-endian, so that machines agree. */
-static struct prefix_key chain(struct prefix_key before, const struct fingerprint_words *of)
+static struct pkv_block_key chain(struct pkv_block_key before, const struct fingerprint_words *of)
 {
     unsigned char bytes[8 * FINGERPRINT_WORDS];
     unsigned char *to = put_u64(put_u64(bytes, before.low), before.high);
@@ -37,10 +37,10 @@ static struct fingerprint_words group_words(const struct pkv_group_config *group
                   (uint64_t)group->kept_prefix}};
 }
 
-struct prefix_key fingerprint_of(const struct pkv_cache_config *config)
+struct pkv_block_key fingerprint_of(const struct pkv_cache_config *config)
 {
     static const char format[] = "pagedkv block 1";
-    struct prefix_key key = prefix_hash_bytes(format, sizeof format);
+    struct pkv_block_key key = prefix_hash_bytes(format, sizeof format);
     for (int32_t g = 0; g < config->num_groups; g++) {
         const struct fingerprint_words words = group_words(&config->groups[g]);
         key = chain(key, &words);
@@ -52,7 +52,7 @@ struct prefix_key fingerprint_of(const struct pkv_cache_config *config)
         key = chain(key, &words);
     }
     if (config->fingerprint_bytes > 0) {
-        const struct prefix_key own =
+        const struct pkv_block_key own =
             prefix_hash_bytes(config->fingerprint, (size_t)config->fingerprint_bytes);
         const struct fingerprint_words words = {
             .words = {(uint64_t)config->fingerprint_bytes, own.low, own.high}};

@@ -9,6 +9,6 @@
 #include "pagedkv/cache.h"
 #include "prefix/prefix_index.h"
 
-struct prefix_key fingerprint_of(const struct pkv_cache_config *config);
+struct pkv_block_key fingerprint_of(const struct pkv_cache_config *config);
 
 #endif

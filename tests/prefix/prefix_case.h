@@ -33,7 +33,7 @@ extern const int32_t prefix_case_tokens[64];
 struct prefix_case_log {
     int32_t count;
     enum prefix_change change[PREFIX_CASE_LOG];
-    struct prefix_key key[PREFIX_CASE_LOG];
+    struct pkv_block_key key[PREFIX_CASE_LOG];
 };
 
 struct prefix_case {

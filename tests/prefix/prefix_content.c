@@ -17,9 +17,9 @@ static void append(unsigned char *string, size_t *length, uint64_t value, size_t
     }
 }
 
-static bool is_key(struct prefix_key key, const unsigned char *string, size_t length)
+static bool is_key(struct pkv_block_key key, const unsigned char *string, size_t length)
 {
-    const struct prefix_key expected = prefix_hash_bytes(string, length);
+    const struct pkv_block_key expected = prefix_hash_bytes(string, length);
     return key.low == expected.low && key.high == expected.high;
 }
 
@@ -32,13 +32,13 @@ static void a_key_is_the_hash_of_the_documented_string(void)
     struct prefix_case fixture;
     unsigned char string[256];
     size_t length = 0;
-    config.fingerprint = (struct prefix_key){0x1122334455667788u, 0x99aabbccddeeff00u};
+    config.fingerprint = (struct pkv_block_key){0x1122334455667788u, 0x99aabbccddeeff00u};
     prefix_case_open(&fixture, &config, 4);
     const struct pkv_namespace_field fields[] = {prefix_case_field(7, "xyz"), {2, 0, NULL, 0}};
     struct prefix_scope scope = prefix_case_scope(&fixture, fields, 2);
     struct prefix_chain chain =
         prefix_case_publish(&fixture, &scope, prefix_case_tokens, extra, 2, 0);
-    const struct prefix_key parent = prefix_index_node(fixture.index, chain.nodes[0])->key;
+    const struct pkv_block_key parent = prefix_index_node(fixture.index, chain.nodes[0])->key;
     append(string, &length, config.fingerprint.low, 8);
     append(string, &length, config.fingerprint.high, 8);
     append(string, &length, BS, 4);
@@ -68,14 +68,14 @@ static void a_key_is_the_hash_of_the_documented_string(void)
 /* XXH3's own test vector of the empty string: the dependency is what we think it is. */
 static void the_hash_is_xxh3_128(void)
 {
-    const struct prefix_key key = prefix_hash_bytes("", 0);
+    const struct pkv_block_key key = prefix_hash_bytes("", 0);
     CU_ASSERT(key.low == 0x6001c324468d497fu && key.high == 0x99aa06d3014798d8u);
 }
 
 /* D5: caches of different geometry or model never have a key in common. */
 static void geometry_is_part_of_every_key(void)
 {
-    struct prefix_key keys[2];
+    struct pkv_block_key keys[2];
     for (uint64_t i = 0; i < 2; i++) {
         struct prefix_config config = prefix_case_one_group;
         struct prefix_case fixture;

@@ -115,7 +115,7 @@ struct two_chains {
     struct prefix_case fixture;
     struct prefix_scope x;
     struct prefix_chain old;
-    struct prefix_key keys[3]; /* of its nodes */
+    struct pkv_block_key keys[3]; /* of its nodes */
 };
 
 static void open_two_chains(struct two_chains *c, int32_t masked_key_bits)
@@ -153,7 +153,7 @@ static void assert_exchanged(const struct two_chains *c, int32_t from)
     const struct prefix_case_log *log = &c->fixture.log;
     CU_ASSERT_EQUAL_FATAL(log->count, from + 2 * 3);
     for (int32_t i = 0; i < 2 * 3; i++) {
-        const struct prefix_key *key = &c->keys[i / 2];
+        const struct pkv_block_key *key = &c->keys[i / 2];
         CU_ASSERT_EQUAL(log->change[from + i], i % 2 == 0 ? PREFIX_REMOVED : PREFIX_STORED);
         CU_ASSERT(log->key[from + i].low == key->low && log->key[from + i].high == key->high);
     }

@@ -68,8 +68,8 @@ static void the_observer_sees_the_first_and_the_last_block_of_a_node(void)
     prefix_case_open(&fixture, &prefix_case_two_groups, 8);
     struct prefix_chain chain =
         prefix_case_publish(&fixture, &prefix_case_plain, prefix_case_tokens, NULL, 2, 0);
-    const struct prefix_key keys[2] = {prefix_index_node(fixture.index, chain.nodes[0])->key,
-                                       prefix_index_node(fixture.index, chain.nodes[1])->key};
+    const struct pkv_block_key keys[2] = {prefix_index_node(fixture.index, chain.nodes[0])->key,
+                                          prefix_index_node(fixture.index, chain.nodes[1])->key};
     CU_ASSERT_EQUAL(fixture.log.count, 2);
     prefix_index_detach(fixture.index, 0, chain.blocks[0][1]);
     CU_ASSERT_EQUAL(fixture.log.count, 2);

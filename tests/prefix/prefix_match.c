@@ -107,8 +107,8 @@ static void of_two_contents_under_one_key_the_second_is_not_indexed(void)
         prefix_index_find(fixture.index, PREFIX_ROOT, 0, prefix_case_tokens, NULL);
     const struct prefix_ref second =
         prefix_index_find(fixture.index, PREFIX_ROOT, 0, prefix_case_tokens + 8, NULL);
-    const struct prefix_key key = fixture.index->nodes.nodes[first.index].key;
-    const struct prefix_key forged = prefix_index_node(fixture.index, second)->key;
+    const struct pkv_block_key key = fixture.index->nodes.nodes[first.index].key;
+    const struct pkv_block_key forged = prefix_index_node(fixture.index, second)->key;
     prefix_index_detach(fixture.index, 0, prefix_index_block(fixture.index, second, 0));
     CU_ASSERT_PTR_NULL(prefix_index_node(fixture.index, second));
     fixture.index->nodes.nodes[first.index].key = forged;
