@@ -4,7 +4,9 @@
 #include "alloc/mem.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "support/test.h"
 
@@ -136,6 +138,45 @@ static void pages_are_aligned_and_writable_to_the_last_byte(void)
     mem_unmap(&none, NULL, 4096);
 }
 
+/* Pages of the address space that this process has mapped; 0 where the system does not say. */
+static long mapped_pages(void)
+{
+    long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (file == NULL || fscanf(file, "%ld", &pages) != 1) {
+        pages = 0;
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return pages;
+}
+
+/* What is mapped in excess, for the alignment, goes back at both ends. */
+static void pages_leave_nothing_mapped_beside_them(void)
+{
+    static const struct pkv_hooks none;
+    enum { ROUNDS = 64, BYTES = 12288 };
+    const long before = mapped_pages();
+    if (before == 0) {
+        printf("skipped: /proc/self/statm is not there\n");
+        return;
+    }
+    void *held[ROUNDS];
+    for (int i = 0; i < ROUNDS; i++) {
+        held[i] = mem_map(&none, BYTES);
+        CU_ASSERT_FATAL(held[i] != NULL);
+    }
+    const long with_all = mapped_pages();
+    for (int i = 0; i < ROUNDS; i++) {
+        mem_unmap(&none, held[i], BYTES);
+    }
+    const long page_bytes = sysconf(_SC_PAGESIZE);
+    const long rounded = (BYTES + page_bytes - 1) / page_bytes;
+    CU_ASSERT(with_all - before <= ROUNDS * rounded + ROUNDS);
+    CU_ASSERT(mapped_pages() - before <= ROUNDS);
+}
+
 static void pages_that_cannot_be_had_are_null(void)
 {
     static const struct pkv_hooks none;
@@ -231,6 +272,7 @@ static const struct test_case cases[] = {
     TEST(a_mem_without_a_log_hook_is_silent),
     TEST(memory_that_is_refused_is_not_counted),
     TEST(pages_are_aligned_and_writable_to_the_last_byte),
+    TEST(pages_leave_nothing_mapped_beside_them),
     TEST(pages_that_cannot_be_had_are_null),
     TEST(the_page_hook_is_told_bytes_alignment_and_any_node),
     TEST(counts_stay_exact_when_threads_allocate_at_once),

@@ -150,6 +150,9 @@ SPOIL(k_stride_short, args->k_stride = 15)
 SPOIL(v_stride_short, args->v_stride = 1)
 SPOIL(out_stride_short, args->out_stride = 31)
 SPOIL(cell_stride_short, args->past.k_cell_stride = 7)
+SPOIL(head_stride_short, args->past.k_head_stride = 7)
+SPOIL(block_stride_short, args->past.k_block_stride = 7)
+SPOIL(v_block_stride_short, args->past.v_block_stride = 1)
 SPOIL(block_stride_huge, args->past.v_block_stride = SIZE_MAX / 2)
 SPOIL(q_stride_huge, args->q_stride = SIZE_MAX / 2)
 
@@ -175,6 +178,9 @@ static void heads_and_widths_that_do_not_fit_refuse(void)
         {"v_stride below a row", v_stride_short, "v_stride"},
         {"out_stride below a row", out_stride_short, "out_stride"},
         {"cell stride below a cell", cell_stride_short, "past.k"},
+        {"head stride below a cell", head_stride_short, "past.k strides"},
+        {"block stride below a cell", block_stride_short, "past.k strides"},
+        {"block stride of values below a cell", v_block_stride_short, "past.v strides"},
         {"a block stride that leaves the address space", block_stride_huge, "past"},
         {"a q stride that leaves the address space", q_stride_huge, "q"},
         {NULL, NULL, NULL}};
@@ -506,6 +512,23 @@ static void block_tables_that_lead_astray_refuse(void)
     assert_all_refuse(&spec, refusals);
 }
 
+SPOIL(block_0_in_a_tail, *entry(c, 1, 2) = 0)
+
+/* Block 0 is a block like the others. */
+static void block_0_that_a_row_writes_is_in_no_other(void)
+{
+    static const struct refusal refusals[] = {
+        {"block 0 in another row's tail", block_0_in_a_tail, "block_table[1][2] = 0"},
+        {NULL, NULL, NULL}};
+    struct case_spec spec = good(PKV_CACHE_PAGED);
+    for (bool is_written = false; !is_written; spec.layout += !is_written) {
+        struct gqa_case *c = gqa_case_make(&spec);
+        is_written = *entry(c, 0, 2) == 0;
+        gqa_case_free(c);
+    }
+    assert_all_refuse(&spec, refusals);
+}
+
 static void row_without_queries_may_not_name_a_written_block(void)
 {
     static const struct refusal refusals[] = {
@@ -610,6 +633,32 @@ static void outputs_that_overlap_refuse(void)
     assert_all_refuse(&spec, refusals);
 }
 
+/* q and out in one buffer, of rows of 12 floats: the 4 of out are behind the 8 of q, no later. */
+static void output_that_runs_into_the_next_row_of_q_refuses(void)
+{
+    float fused[2 * 12 + 4] = {0};
+    float k[2 * 4 * 8] = {0};
+    float v[2 * 4 * 4] = {0};
+    const int32_t kv_lens[2] = {1, 1};
+    struct pkv_gqa_args args = case_f32_args(PKV_CACHE_DENSE, 2, 1, 1, 8);
+    args.past = case_f32_view(k, v, 2, 1, 4, 8);
+    args.past.v_width = args.v_width = 4;
+    args.kv_lens = kv_lens;
+    args.q = fused;
+    args.q_stride = args.out_stride = 12;
+    pkv_workspace *workspace = case_workspace(1);
+    for (size_t at = 0; at < 16; at++) {
+        args.out = fused + at;
+        if (at == 8) {
+            ASSERT_STATUS(PKV_OK, pkv_attention_over_cache(workspace, &args));
+        } else {
+            ASSERT_REFUSED(PKV_INVALID_ARGUMENT, "out overlaps q",
+                           pkv_attention_over_cache(workspace, &args));
+        }
+    }
+    pkv_workspace_destroy(workspace);
+}
+
 /* The sister calls */
 
 static void append_refuses_queries_and_missing_keys(void)
@@ -690,12 +739,14 @@ static const struct test_case cases[] = {
     TEST(functional_call_refuses_a_present_that_does_not_fit),
     TEST(slot_ids_that_name_no_row_of_their_own_refuse),
     TEST(block_tables_that_lead_astray_refuse),
+    TEST(block_0_that_a_row_writes_is_in_no_other),
     TEST(row_without_queries_may_not_name_a_written_block),
     TEST(evicted_block_that_is_still_seen_refuses),
     TEST(positions_without_tables_refuse),
     TEST(rope_before_position_0_refuses),
     TEST(positions_of_the_call_s_own_keys_cover_them_all),
     TEST(outputs_that_overlap_refuse),
+    TEST(output_that_runs_into_the_next_row_of_q_refuses),
     TEST(append_refuses_queries_and_missing_keys),
     TEST(read_only_attend_refuses_keys_and_present),
     TEST(refused_call_leaves_the_workspace_sound),

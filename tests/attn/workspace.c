@@ -5,6 +5,7 @@
  * channel. */
 #include <stdlib.h>
 
+#include "attn/workspace.h"
 #include "support/gqa_case.h"
 
 static void workspace_refuses_what_it_cannot_be(void)
@@ -168,12 +169,49 @@ static void row_of_as_many_queries_as_an_int32_counts_ends(void)
     pkv_workspace_destroy(workspace);
 }
 
+/* A call of three rows, or two of them, by a workspace whose counters of stamps stand so far before
+ * their wrap. */
+static void call_before_a_wrap(const struct case_spec *spec, bool has_old_stamps, uint32_t left)
+{
+    struct gqa_case *c = gqa_case_make(spec);
+    pkv_workspace *workspace = case_workspace(1);
+    if (has_old_stamps) {
+        ASSERT_STATUS(PKV_OK, gqa_case_call(c, workspace));
+    }
+    workspace->id_epoch = workspace->writers_epoch = UINT32_MAX - left;
+    for (int call = 0; call < 4; call++) {
+        ASSERT_STATUS(PKV_OK, gqa_case_call(c, workspace));
+    }
+    gqa_case_free(c);
+    pkv_workspace_destroy(workspace);
+}
+
+/* Behind the wrap an id that was never met has the stamp 0, and those of the first lists 1, 2, ..:
+ * both would look like met in the list under check. */
+static void stamps_that_wrap_refuse_nothing(void)
+{
+    static const enum pkv_cache_form forms[] = {PKV_CACHE_PAGED, PKV_CACHE_CONTINUOUS};
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+        struct case_spec spec = case_plain(test_seed());
+        spec.form = forms[i];
+        spec.layout = 3; /* slot_ids are present */
+        for (int32_t b = 0; b < 3; b++) {
+            case_add_row(&spec, b, 1, 3 + 4 * b);
+        }
+        for (uint32_t left = 0; left < 12; left++) {
+            call_before_a_wrap(&spec, false, left);
+            call_before_a_wrap(&spec, true, left);
+        }
+    }
+}
+
 static const struct test_case cases[] = {
     TEST(workspace_refuses_what_it_cannot_be),
     TEST(workspace_says_what_was_chosen),
     TEST(best_is_the_last_of_the_list_that_is_there),
     TEST(scratch_that_a_size_cannot_count_is_no_memory),
     TEST(row_of_as_many_queries_as_an_int32_counts_ends),
+    TEST(stamps_that_wrap_refuse_nothing),
     TEST_END,
 };
 const struct test_suite suite_workspace = {"workspace", cases};
