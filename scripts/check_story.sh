@@ -165,6 +165,8 @@ check_headers() {
     bad_header 'the largest words' 'dim = 2147483647' 2147483647 2147483647 2147483647 \
         2147483647 2147483647 2147483647 2147483647
     bad_header 'a product near 2^64' 'the header makes it' 65536 65536 4096 32 32 16777216 1048576
+    checkpoint far $((4 * 29888)) 64 4 1 2 1 260 1048576
+    bad_model 'a short file with rope tables of 128 MiB' 'rope tables of 134217728 bytes' far
     bad_header 'big-endian words' 'dim = 67108864' 67108864 67108864 16777216 33554432 16777216 \
         67174400 268435456
 }

@@ -18,6 +18,7 @@
 
 enum { HEADER_WORDS = 7, HEADER_BYTES = 4 * HEADER_WORDS };
 enum { MAX_DIM = 1 << 16, MAX_LAYERS = 1 << 12, MAX_VOCAB = 1 << 24, MAX_SEQ_LEN = 1 << 20 };
+enum { MAX_ROPE_BYTES = 1 << 26 }; /* 128 Ki positions of heads of 128 channels */
 enum { NUM_TENSORS = 12, TENSOR_FINAL_NORM = 10, TENSOR_CLASSIFIER = 11 };
 
 /* count tensors (one a layer) of rows x columns elements. A norm has one row. */
@@ -94,6 +95,18 @@ static void place_tensors(struct model *m)
     if (!m->own_classifier) {
         m->classifier = m->embedding;
     }
+}
+
+/* The tables follow from two words of the header, so those of a short file could be of any size. */
+static bool check_rope(const char *path, const struct model *m)
+{
+    const size_t bytes = (size_t)m->seq_len * (size_t)m->head_dim * sizeof(float);
+    if (bytes > MAX_ROPE_BYTES) {
+        return complain("%s: %d positions of heads of %d channels take rope tables of %zu bytes, "
+                        "above %d",
+                        path, m->seq_len, m->head_dim, bytes, MAX_ROPE_BYTES);
+    }
+    return true;
 }
 
 /* cos and sin of position * 10000^(-2i / head_dim), rounded once from double. */
@@ -230,7 +243,8 @@ static bool load_from(const char *path, FILE *file, struct model *m)
                         HEADER_BYTES);
     }
     size_t rope = 0;
-    if (!parse_header(path, header, m) || !check_size(path, file, m, &rope)) {
+    if (!parse_header(path, header, m) || !check_size(path, file, m, &rope) ||
+        !check_rope(path, m)) {
         return false;
     }
     m->weights = malloc(m->num_weights * sizeof(float));
