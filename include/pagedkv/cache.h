@@ -250,7 +250,7 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_cache_view(const pkv_cache *cache, int
 
 /* Verifies every invariant of a cache. Each broken one is one line through the log hook.
  *
- * Returns the number of broken invariants: 0 for a sound cache and for NULL. Any thread, at any
+ * Returns the number of broken invariants: 0 for a sound cache, 1 for NULL. Any thread, at any
  * time; the mutex is released between groups. O(blocks + nodes + sequences * blocks of a table). */
 PKV_API int32_t pkv_cache_check(pkv_cache *cache);
 

@@ -6,6 +6,7 @@
  * own under the mutex: what is compared must be of one moment. */
 #include <string.h>
 
+#include "base/error.h"
 #include "base/report.h"
 #include "prefix/prefix_check.h"
 #include "runtime/check_group.h"
@@ -117,7 +118,8 @@ static void check_reuse(pkv_cache *cache, struct report *report)
 int32_t pkv_cache_check(pkv_cache *cache)
 {
     if (cache == NULL) {
-        return 0;
+        (void)INVALID("cache is NULL");
+        return 1;
     }
     struct report report = {.hooks = &cache->mem.routed, .subject = "cache"};
     cache_lock(cache);

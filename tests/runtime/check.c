@@ -711,9 +711,11 @@ static void violations_of_one_kind_are_counted_each(void)
     case_close(&c);
 }
 
-static void no_cache_is_sound(void)
+/* As pkv_pool_check and pkv_slots_check have it. */
+static void no_cache_is_not_sound(void)
 {
-    CU_ASSERT_EQUAL(pkv_cache_check(NULL), 0);
+    CU_ASSERT_EQUAL(pkv_cache_check(NULL), 1);
+    CU_ASSERT_STRING_EQUAL(pkv_last_error(), "cache is NULL");
 }
 
 static const struct test_case cases[] = {
@@ -727,7 +729,7 @@ static const struct test_case cases[] = {
     TEST(damage_to_a_continuous_group_is_reported),
     TEST(a_full_sequence_is_sound),
     TEST(violations_of_one_kind_are_counted_each),
-    TEST(no_cache_is_sound),
+    TEST(no_cache_is_not_sound),
     TEST_END,
 };
 const struct test_suite suite_runtime_check = {"runtime_check", cases};
