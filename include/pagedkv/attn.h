@@ -147,8 +147,9 @@ struct pkv_attn_constants {
     enum pkv_norm_order norm_order;
 
     /* Scales of int8 and e4m3 caches, and absent for float ones: 1 element, or [kv_heads][k_width]
-     * (v: v_width). Finite and above 0, and the same for as long as cells written with them are
-     * read. */
+     * (v: v_width). Above 0, and such that the largest code times the scale is finite; of one
+     * number, its product with q_scale is below 10^36. The same for as long as cells written
+     * with them are read. */
     const float *k_scale, *v_scale;
     int32_t k_scale_count, v_scale_count;
 };

@@ -6,6 +6,7 @@
 
 #include <math.h>
 
+#include "attn/kernels.h"
 #include "base/dtype.h"
 #include "base/error.h"
 
@@ -114,9 +115,17 @@ static enum pkv_status check_norm(const struct pkv_attn_constants *c, int32_t k_
                                                 c->k_norm_gain_count, k_width, name, "k_norm_gain");
 }
 
-static enum pkv_status check_scale(const float *scale, int32_t count, bool is_quantised,
+/* The largest size of a code; 0 for a dtype that has no scale. */
+static float largest_code(enum pkv_dtype dtype)
+{
+    return dtype == PKV_E4M3 ? 448.0f : dtype == PKV_INT8 ? 128.0f : 0.0f;
+}
+
+/* Every code times its scale is finite, and with it the 2^8 that kernels leave out of e4m3. */
+static enum pkv_status check_scale(const float *scale, int32_t count, float code,
                                    int64_t per_channel, const char *name, const char *which)
 {
+    const bool is_quantised = code > 0;
     if ((scale != NULL) != is_quantised || (scale == NULL && count != 0)) {
         return INVALID("%s%s_scale is %s: it goes with an int8 or e4m3 cache, and only with one",
                        name, which, scale != NULL || count != 0 ? "set" : "NULL");
@@ -130,6 +139,22 @@ static enum pkv_status check_scale(const float *scale, int32_t count, bool is_qu
             return INVALID("%s%s_scale[%d] = %g, not positive and finite", name, which, i,
                            (double)scale[i]);
         }
+        if (!isfinite(scale[i] * code)) {
+            return INVALID("%s%s_scale[%d] = %g, so large that codes of %g overflow", name, which,
+                           i, (double)scale[i], (double)code);
+        }
+    }
+    return PKV_OK;
+}
+
+/* A k_scale of one number is part of the factor of the dot product. */
+static enum pkv_status check_factor(const struct pkv_attn_constants *c, enum pkv_dtype k_dtype,
+                                    const char *name)
+{
+    if (c->q_scale != NULL && c->k_scale_count == 1 &&
+        !isfinite(*c->q_scale * value_scale_of(k_dtype) * c->k_scale[0])) {
+        return INVALID("%sq_scale = %g with k_scale = %g: their product overflows", name,
+                       (double)*c->q_scale, (double)c->k_scale[0]);
     }
     return PKV_OK;
 }
@@ -149,13 +174,13 @@ enum pkv_status gqa_constants_check(const struct pkv_attn_constants *c,
         status = check_norm(c, geometry->k_width, name);
     }
     if (status == PKV_OK) {
-        status = check_scale(c->k_scale, c->k_scale_count, !dtype_is_float(geometry->k_dtype),
+        status = check_scale(c->k_scale, c->k_scale_count, largest_code(geometry->k_dtype),
                              heads * geometry->k_width, name, "k");
     }
     if (status == PKV_OK) {
         status = check_scale(c->v_scale, c->v_scale_count,
-                             !geometry->v_in_k && !dtype_is_float(geometry->v_dtype),
+                             geometry->v_in_k ? 0 : largest_code(geometry->v_dtype),
                              heads * geometry->v_width, name, "v");
     }
-    return status;
+    return status == PKV_OK ? check_factor(c, geometry->k_dtype, name) : status;
 }

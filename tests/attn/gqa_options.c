@@ -477,6 +477,60 @@ static void scales_that_do_not_fit_refuse(void)
     assert_all_refuse(&spec, refusals);
 }
 
+static const float past_int8 = 2.7e36f, past_e4m3 = 7.6e35f, of_the_product = 1e34f, large = 1e3f;
+SPOIL(int8_scale_too_large, constants->k_scale = &past_int8; constants->k_scale_count = 1)
+SPOIL(e4m3_scale_too_large, constants->v_scale = &past_e4m3; constants->v_scale_count = 1)
+SPOIL(product_too_large, constants->k_scale = &of_the_product; constants->k_scale_count = 1;
+      constants->q_scale = &large)
+
+static void scales_that_overflow_refuse(void)
+{
+    static const struct refusal of_int8[] = {
+        {"times 128", int8_scale_too_large, "k_scale[0] = 2.7e+36"}, {NULL, NULL, NULL}};
+    static const struct refusal of_e4m3[] = {
+        {"times 448", e4m3_scale_too_large, "v_scale[0] = 7.6e+35"},
+        {"times q_scale and 256", product_too_large, "q_scale = 1000 with k_scale = 1e+34"},
+        {NULL, NULL, NULL}};
+    struct case_spec spec = with_options(0, 0);
+    spec.k_dtype = spec.v_dtype = PKV_INT8;
+    assert_all_refuse(&spec, of_int8);
+    spec.k_dtype = spec.v_dtype = PKV_E4M3;
+    assert_all_refuse(&spec, of_e4m3);
+}
+
+/* Two keys of codes of 0 have the weights 1/2: with the largest scale the scores are 0, no NaN, and
+ * the value is code * scale / 2. */
+static void largest_scale_of_e4m3_is_exact(void)
+{
+    static const uint8_t codes[] = {0x00, 0x01, 0x38, 0x7e};
+    static const float values[] = {0, 0x1p-9f, 1, 448};
+    static const float scale = 7.5e35f;
+    for (size_t i = 0; i < sizeof codes; i++) {
+        const float q = 1;
+        float out = NAN;
+        uint8_t k[2] = {0, 0};
+        uint8_t v[2] = {codes[i], 0};
+        const int32_t kv_len = 2;
+        struct pkv_gqa_args args = case_f32_args(PKV_CACHE_DENSE, 1, 1, 1, 1);
+        args.past = (struct pkv_kv_view){.k = k,
+                                         .v = v,
+                                         .k_dtype = PKV_E4M3,
+                                         .v_dtype = PKV_E4M3,
+                                         .num_blocks = 1,
+                                         .kv_heads = 1,
+                                         .block_size = 2,
+                                         .k_width = 1,
+                                         .v_width = 1};
+        args.constants.k_scale = args.constants.v_scale = &scale;
+        args.constants.k_scale_count = args.constants.v_scale_count = 1;
+        args.kv_lens = &kv_len;
+        args.q = &q;
+        args.out = &out;
+        case_run(&args);
+        CU_ASSERT_EQUAL(out, values[i] * scale / 2);
+    }
+}
+
 SPOIL(values_wider_than_keys, args->v_width = 17)
 SPOIL(values_passed, args->v = args->k)
 SPOIL(scale_of_no_values, constants->v_scale = &infinite; constants->v_scale_count = 1)
@@ -527,6 +581,8 @@ static const struct test_case cases[] = {
     TEST(sinks_that_do_not_fit_refuse),
     TEST(masks_that_do_not_fit_refuse),
     TEST(scales_that_do_not_fit_refuse),
+    TEST(scales_that_overflow_refuse),
+    TEST(largest_scale_of_e4m3_is_exact),
     TEST(values_inside_keys_refuse_values_of_their_own),
     TEST(values_inside_keys_may_be_as_wide_as_the_keys),
     TEST_END,
