@@ -100,7 +100,8 @@ bool prefix_index_drop(struct prefix_index *index, int32_t group, int32_t block,
     const int32_t node = index->block_nodes[group][block] - 1;
     int32_t class = PREFIX_CLASS_UNINDEXED;
     if (node != PREFIX_NONE) {
-        class = is_out_of_window ? PREFIX_CLASS_OUT_OF_WINDOW : class_of(index, node);
+        const bool is_worthless = is_out_of_window && !prefix_index_covers(index, group, node);
+        class = is_worthless ? PREFIX_CLASS_OUT_OF_WINDOW : class_of(index, node);
     }
     return block_pool_drop_to(index->pools[group], block, class);
 }
@@ -123,6 +124,17 @@ void prefix_blocks_detach_all(struct prefix_index *index, int32_t node, struct p
             swept->freed++;
         } else {
             swept->held++;
+        }
+    }
+}
+
+void prefix_blocks_protect(struct prefix_index *index, int32_t node)
+{
+    const int32_t *blocks = prefix_node_blocks(&index->nodes, node);
+    for (int32_t group = 0; group < index->nodes.num_groups; group++) {
+        if (blocks[group] != PREFIX_NONE && prefix_index_covers(index, group, node) &&
+            block_pool_class(index->pools[group], blocks[group]) == PREFIX_CLASS_OUT_OF_WINDOW) {
+            block_pool_move(index->pools[group], blocks[group], class_of(index, node));
         }
     }
 }

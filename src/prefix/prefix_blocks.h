@@ -9,12 +9,12 @@
 
 #include "prefix/prefix_index.h"
 
-/* Classes of free blocks; the lowest is taken first. */
+/* Classes of free blocks; the lowest is taken first: blocks without a node; those with one that
+ * left a window and that no retention point covers; the others, by priority. */
 enum {
-    PREFIX_CLASS_UNINDEXED = 0, /* blocks without a node */
-    PREFIX_CLASS_OUT_OF_WINDOW =
-        1,                    /* with one, but no query of the last holder saw them any more */
-    PREFIX_CLASS_PRIORITY = 2 /* + the node's priority */
+    PREFIX_CLASS_UNINDEXED = 0,
+    PREFIX_CLASS_OUT_OF_WINDOW = 1,
+    PREFIX_CLASS_PRIORITY = 2 /* + the node's */
 };
 _Static_assert(PREFIX_CLASS_PRIORITY + PKV_NUM_PRIORITIES == BLOCK_POOL_NUM_CLASSES,
                "a pool has as many classes as the index uses");
@@ -23,6 +23,13 @@ _Static_assert(PREFIX_CLASS_PRIORITY + PKV_NUM_PRIORITIES == BLOCK_POOL_NUM_CLAS
 static inline int32_t prefix_num_cached(const pkv_pool *pool)
 {
     return pkv_pool_num_free(pool) - block_pool_num_free(pool, PREFIX_CLASS_UNINDEXED);
+}
+
+/* Does a retention point (prefix_retain.h) cover this node's block of the group? */
+static inline bool prefix_index_covers(const struct prefix_index *index, int32_t group,
+                                       int32_t node)
+{
+    return index->nodes.nodes[node].distance < index->window_blocks[group];
 }
 
 /* Block of a node in a group, PREFIX_NONE when it has none or is stale. */
@@ -44,8 +51,9 @@ int32_t prefix_index_attach(struct prefix_index *index, struct prefix_ref node, 
 int32_t prefix_index_take(struct prefix_index *index, int32_t group);
 
 /* One reference less; true when the block is free now. Its class: that of its node's priority, or,
- * when is_out_of_window (released because no query of the sequence sees it any more), out of the
- * window. Drop a sequence's blocks last block first, so that leaves are evicted before parents. */
+ * when is_out_of_window (released because no query of the sequence sees it any more) and no
+ * retention point covers it, out of the window. Drop a sequence's blocks last block first, so that
+ * leaves are evicted before parents. */
 bool prefix_index_drop(struct prefix_index *index, int32_t group, int32_t block,
                        bool is_out_of_window);
 
@@ -55,6 +63,9 @@ void prefix_index_detach(struct prefix_index *index, int32_t group, int32_t bloc
 
 /* For the module: takes all blocks from a node, which may be freed then, and counts them. */
 void prefix_blocks_detach_all(struct prefix_index *index, int32_t node, struct prefix_swept *swept);
+
+/* For the module: the node's free blocks out of a window that are covered now leave that class. */
+void prefix_blocks_protect(struct prefix_index *index, int32_t node);
 
 /* For the module: the node has another priority; its free blocks change their class, but those out
  * of a window stay. */

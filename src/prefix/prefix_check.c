@@ -110,6 +110,10 @@ static void check_node(struct report *report, const struct prefix_index *index, 
                   "a node's depth is not its parent's and one (node %d)", at);
     report_expect(report, parent == NULL || parent->priority >= node->priority,
                   "a parent has a lower priority than its child (node %d)", at);
+    report_expect(report,
+                  parent == NULL || node->distance >= index->max_window_blocks - 1 ||
+                      parent->distance <= node->distance + 1,
+                  "a retention point does not reach a parent (node %d)", at);
     const bool has_parent =
         report_expect(report, parent != NULL || node->parent.index == PREFIX_NONE,
                       "a node's parent is stale (node %d)", at);
@@ -158,10 +162,12 @@ static void check_block(struct report *report, const struct prefix_index *index,
     if (report_expect(report, is_its_node,
                       "a block names a node that does not have it (group %d, block %d)", group,
                       block)) {
-        report_expect(report,
-                      class == BLOCK_POOL_NONE || class == PREFIX_CLASS_OUT_OF_WINDOW ||
-                          class == PREFIX_CLASS_PRIORITY + index->nodes.nodes[at].priority,
-                      "a cached block is in class %d (group %d, block %d)", class, group, block);
+        report_expect(
+            report,
+            class == BLOCK_POOL_NONE ||
+                (class == PREFIX_CLASS_OUT_OF_WINDOW && !prefix_index_covers(index, group, at)) ||
+                class == PREFIX_CLASS_PRIORITY + index->nodes.nodes[at].priority,
+            "a cached block is in class %d (group %d, block %d)", class, group, block);
     }
 }
 

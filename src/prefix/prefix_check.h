@@ -8,7 +8,7 @@
  *   a free block with a node             is in PREFIX_CLASS_OUT_OF_WINDOW, or in
  *                                        PREFIX_CLASS_PRIORITY + its node's priority
  *
- * and of the equations in prefix_node.h, prefix_namespace.h and prefix_field.h. */
+ * and of the equations in prefix_node.h, prefix_retain.h, prefix_namespace.h and prefix_field.h. */
 #ifndef PKV_PREFIX_CHECK_H
 #define PKV_PREFIX_CHECK_H
 

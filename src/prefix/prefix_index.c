@@ -9,6 +9,7 @@
 #include "alloc/mem.h"
 #include "base/carve.h"
 #include "base/error.h"
+#include "base/minmax.h"
 
 #define SPARE_NAMESPACES 1024
 
@@ -88,6 +89,8 @@ static void place(struct prefix_index *index, const int32_t *num_blocks, struct 
     const size_t block_size = (size_t)nodes->block_size;
 
     index->pools = carve(metadata, num_groups, sizeof index->pools[0]);
+    index->windows = carve(metadata, num_groups, sizeof index->windows[0]);
+    index->window_blocks = carve(metadata, num_groups, sizeof index->window_blocks[0]);
     index->runs = carve(metadata, num_groups, 2 * sizeof index->runs[0]);
     nodes->buckets = carve(metadata, nodes->num_buckets, sizeof nodes->buckets[0]);
     fields->buckets = carve(metadata, fields->num_buckets, sizeof fields->buckets[0]);
@@ -139,11 +142,26 @@ enum pkv_status prefix_index_size(const struct prefix_config *config, const int3
     return status;
 }
 
+/* How many blocks before its end a cached run needs in each group. */
+static void set_windows(struct prefix_index *index, const int64_t *windows)
+{
+    const int64_t block_size = index->nodes.block_size;
+    for (int32_t group = 0; windows != NULL && group < index->nodes.num_groups; group++) {
+        const int64_t before = windows[group] > 0 ? windows[group] - 1 : 0;
+        const int32_t blocks = (int32_t)((before + block_size - 1) / block_size);
+        index->windows[group] = windows[group];
+        index->window_blocks[group] = blocks;
+        index->max_window_blocks = max_i32(index->max_window_blocks, blocks);
+    }
+    index->config.windows = index->windows;
+}
+
 /* After the arrays have their memory. */
 static void start(struct prefix_index *index, const struct prefix_config *config)
 {
     memcpy(index->pools, config->pools, (size_t)config->num_groups * sizeof index->pools[0]);
     index->config.pools = index->pools;
+    set_windows(index, config->windows);
     prefix_namespace_start(&index->namespaces);
 }
 

@@ -20,6 +20,7 @@
  *   prefix_scope.h    which namespace each block of a sequence is in
  *   prefix_match.h    finding: the longest chain of nodes for a prompt
  *   prefix_publish.h  making nodes
+ *   prefix_retain.h   retention points: which windows are worth keeping
  *   prefix_blocks.h   the blocks of nodes: attached, taken, dropped, detached
  *   prefix_flush.h    epochs: flush, reset, and the sweep that follows
  *   prefix_quota.h    what the fields of a namespace hold and may hold
@@ -58,6 +59,7 @@ struct prefix_config {
     int32_t block_size; /* of all groups */
     int32_t num_groups;
     pkv_pool *const *pools;           /* [num_groups], not owned; the array is copied */
+    const int64_t *windows;           /* [num_groups], 0 = none; NULL: no group has one; copied */
     int32_t num_nodes;                /* 0 = twice the blocks of all pools */
     int32_t max_namespaces;           /* 0 = num_nodes + 1024 */
     struct pkv_block_key fingerprint; /* of format and geometry; enters every key */
@@ -89,8 +91,11 @@ struct prefix_swept {
 /* Open for the other files of this module, and for tests that must break it. */
 struct prefix_index {
     struct pkv_hooks hooks;
-    struct prefix_config config; /* with defaults filled in; pools points to `pools` */
+    struct prefix_config config; /* with defaults filled in; its arrays are those of the index */
     pkv_pool **pools;            /* [num_groups] */
+    int64_t *windows;            /* [num_groups] */
+    int32_t *window_blocks;      /* [num_groups]: of the keys before the newest that a query sees */
+    int32_t max_window_blocks;
     struct prefix_sizes sizes;
     unsigned char *metadata;
     unsigned char *mapped;

@@ -144,22 +144,29 @@ static bool is_enough(const int32_t *runs, int32_t count, const struct prefix_wi
 }
 
 int32_t prefix_index_resident(struct prefix_index *index, const struct prefix_ref *nodes,
-                              int32_t count, const struct prefix_window *windows)
+                              int32_t count, const struct prefix_window *windows, int32_t *furthest)
 {
     const struct prefix_node_table *table = &index->nodes;
     int32_t best = 0;
+    int32_t best_of_some = 0;
     memset(index->runs, 0, 2 * (size_t)table->num_groups * sizeof index->runs[0]);
     for (int32_t block = 0; block < count; block++) {
         const bool is_stale = prefix_node_at(table, nodes[block]) == NULL;
         bool is_resident = true;
+        bool is_in_some = false;
         for (int32_t group = 0; group < table->num_groups; group++) {
             int32_t *runs = index->runs + 2 * (size_t)group;
             extend_runs(runs, block,
                         !is_stale && prefix_node_blocks(table, nodes[block].index)[group] >= 0);
-            is_resident =
-                is_enough(runs, block + 1, &windows[group], table->block_size) && is_resident;
+            const bool is_in_group = is_enough(runs, block + 1, &windows[group], table->block_size);
+            is_resident = is_resident && is_in_group;
+            is_in_some = is_in_some || is_in_group;
         }
         best = is_resident ? block + 1 : best;
+        best_of_some = is_in_some ? block + 1 : best_of_some;
+    }
+    if (furthest != NULL) {
+        *furthest = best_of_some;
     }
     return best;
 }

@@ -28,6 +28,7 @@ struct prefix_node {
     int32_t num_children;
     int32_t num_holders;
     int32_t num_blocks; /* groups in which it has one */
+    int32_t distance;   /* blocks down to a retention point (prefix_retain.h); INT32_MAX: none */
     int32_t next;       /* in its bucket, or on the free list */
     uint8_t priority;   /* in [0, PKV_NUM_PRIORITIES); higher is evicted later */
     bool is_used;

@@ -117,6 +117,7 @@ static int32_t match(pkv_cache *cache, const struct admission_request *request)
 {
     const bool has_reserved = request->index != NO_SEQ && cache_has_reuse(cache) &&
                               cache->groups[0].tables.at[request->index].end > 0;
+    cache->reuse.num_furthest = 0;
     return has_reserved ? 0
                         : match_run(cache, request->model, request->prompt,
                                     match_max_blocks(cache, request->prompt, request->max_cached));

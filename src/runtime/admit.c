@@ -19,6 +19,9 @@ static void take(pkv_cache *cache, const struct admission_request *request, int3
                          request->prompt);
     }
     publish_adopt(cache, index, num_adopted);
+    if (cache->reuse.num_furthest > num_adopted) {
+        publish_missed(cache, request->model, cache->reuse.matched[cache->reuse.num_furthest - 1]);
+    }
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
         struct group *group = &cache->groups[g];
         if (group_is_paged(group)) {

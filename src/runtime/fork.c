@@ -117,6 +117,9 @@ static enum pkv_status truncate_seq(pkv_cache *cache, pkv_seq handle, int32_t le
     if (status != PKV_OK) {
         return status;
     }
+    if (length == 0) {
+        publish_finish(cache, index);
+    }
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
         struct group *group = &cache->groups[g];
         if (group_is_paged(group)) {

@@ -36,12 +36,14 @@ int32_t match_run(pkv_cache *cache, const struct seq *model, const struct pkv_pr
                   int32_t max_blocks)
 {
     struct reuse *reuse = &cache->reuse;
+    reuse->num_furthest = 0;
     if (max_blocks == 0) {
         return 0;
     }
     const int32_t count = prefix_index_match(reuse->index, &model->reuse.scope, prompt->token_ids,
                                              prompt->token_extra, max_blocks, reuse->matched);
-    return prefix_index_resident(reuse->index, reuse->matched, count, windows_of(cache, model));
+    return prefix_index_resident(reuse->index, reuse->matched, count, windows_of(cache, model),
+                                 &reuse->num_furthest);
 }
 
 /* Block i of a prompt, or of a sequence's tokens. */

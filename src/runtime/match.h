@@ -13,7 +13,8 @@ int32_t match_max_blocks(const pkv_cache *cache, const struct pkv_prompt *prompt
                          int32_t max_cached);
 
 /* The longest run of at most max_blocks leading blocks that a sequence like `model` can go on from:
- * their nodes are in reuse.matched until the next match. */
+ * their nodes are in reuse.matched until the next match, and after them those of a longer run, of
+ * reuse.num_furthest blocks, that only some group can go on from. */
 int32_t match_run(pkv_cache *cache, const struct seq *model, const struct pkv_prompt *prompt,
                   int32_t max_blocks);
 

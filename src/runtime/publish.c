@@ -11,6 +11,7 @@
 #include "base/minmax.h"
 #include "prefix/prefix_blocks.h"
 #include "prefix/prefix_publish.h"
+#include "prefix/prefix_retain.h"
 
 /* The sequence's newest node is `node`, the last of num_published. */
 static void move_newest(struct prefix_index *index, struct seq_reuse *reuse, struct prefix_ref node,
@@ -76,6 +77,28 @@ static void publish_entry(pkv_cache *cache, struct group *group, int32_t seq, in
     }
 }
 
+/* A node that got another child than its first is where prompts part. */
+static void retain_branch(pkv_cache *cache, const struct seq *of)
+{
+    const struct prefix_node *node = prefix_index_node(cache->reuse.index, of->reuse.newest);
+    if (node != NULL && node->num_children > 1) {
+        prefix_index_retain(cache->reuse.index, of->reuse.newest, of->max_rewind);
+    }
+}
+
+void publish_missed(pkv_cache *cache, const struct seq *model, struct prefix_ref furthest)
+{
+    prefix_index_retain(cache->reuse.index, furthest, model->max_rewind);
+}
+
+void publish_finish(pkv_cache *cache, int32_t seq)
+{
+    const struct seq *of = &cache->seqs.at[seq];
+    if (cache_has_reuse(cache) && !of->reuse.no_publish) {
+        prefix_index_retain(cache->reuse.index, of->reuse.newest, of->max_rewind);
+    }
+}
+
 /* Publishes the block after the newest; false when the index does not take it now. */
 static bool publish_next(pkv_cache *cache, int32_t seq)
 {
@@ -90,6 +113,9 @@ static bool publish_next(pkv_cache *cache, int32_t seq)
         tokens.token_ids, tokens.token_extra, reuse->priority, &node);
     if (result != PREFIX_NEW && result != PREFIX_FOUND) {
         return false;
+    }
+    if (result == PREFIX_NEW) {
+        retain_branch(cache, &cache->seqs.at[seq]);
     }
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
         publish_entry(cache, &cache->groups[g], seq, i, node);

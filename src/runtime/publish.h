@@ -16,6 +16,13 @@ void publish_adopt(pkv_cache *cache, int32_t seq, int32_t num_blocks);
  * sequence's own. */
 void publish_full_blocks(pkv_cache *cache, int32_t seq);
 
+/* The sequence is finished: what it published ends in a retention point. */
+void publish_finish(pkv_cache *cache, int32_t seq);
+
+/* An admission found nodes up to `furthest` resident in some group, and adopted less: it ends in a
+ * retention point for sequences like `model`. */
+void publish_missed(pkv_cache *cache, const struct seq *model, struct prefix_ref furthest);
+
 /* The sequence was cut to `length`. */
 void publish_cut(pkv_cache *cache, int32_t seq, int32_t length);
 

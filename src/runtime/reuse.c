@@ -69,11 +69,14 @@ enum pkv_status reuse_build(struct reuse *reuse, const struct pkv_cache_config *
                             struct mem *mem)
 {
     pkv_pool *pools[CONFIG_MAX_PREFIX_GROUPS];
+    int64_t windows[CONFIG_MAX_PREFIX_GROUPS];
     for (int32_t g = 0; g < config->num_groups; g++) {
         pools[g] = groups[g].blocks.pool;
+        windows[g] = groups[g].config->sliding_window;
     }
     struct prefix_config of = index_config(config);
     of.pools = pools;
+    of.windows = windows;
     of.fingerprint = fingerprint_of(config);
     of.seed = seed;
     of.observer = events_observe;

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "runtime/handle.h"
 #include "runtime/namespace.h"
+#include "runtime/publish.h"
 #include "runtime/quota.h"
 
 enum pkv_status seq_life_check_room(const pkv_cache *cache, int32_t count)
@@ -38,6 +39,7 @@ int32_t seq_life_claim(pkv_cache *cache, const struct seq *model)
 
 void seq_life_release(pkv_cache *cache, int32_t index)
 {
+    publish_finish(cache, index);
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
         struct group *group = &cache->groups[g];
         if (group_is_paged(group)) {

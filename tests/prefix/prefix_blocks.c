@@ -163,18 +163,23 @@ static void a_window_limits_the_hit_to_what_it_needs(void)
     CU_ASSERT_EQUAL(
         prefix_index_match(fixture.index, &prefix_case_plain, prefix_case_tokens, NULL, 5, nodes),
         5);
-    CU_ASSERT_EQUAL(prefix_index_resident(fixture.index, nodes, 5, window), 5); /* 20 tokens */
-    CU_ASSERT_EQUAL(prefix_index_resident(fixture.index, nodes, 4, window), 0);
-    CU_ASSERT_EQUAL(
-        prefix_index_resident(fixture.index, nodes, 5, (const struct prefix_window[]){{8, 1}}), 0);
-    CU_ASSERT_EQUAL(
-        prefix_index_resident(fixture.index, nodes, 5, (const struct prefix_window[]){{9, 0}}), 5);
-    CU_ASSERT_EQUAL(
-        prefix_index_resident(fixture.index, nodes, 5, (const struct prefix_window[]){{10, 0}}), 0);
-    CU_ASSERT_EQUAL(
-        prefix_index_resident(fixture.index, nodes, 4, (const struct prefix_window[]){{1, 0}}), 4);
+    CU_ASSERT_EQUAL(prefix_index_resident(fixture.index, nodes, 5, window, NULL),
+                    5); /* 20 tokens */
+    CU_ASSERT_EQUAL(prefix_index_resident(fixture.index, nodes, 4, window, NULL), 0);
+    CU_ASSERT_EQUAL(prefix_index_resident(fixture.index, nodes, 5,
+                                          (const struct prefix_window[]){{8, 1}}, NULL),
+                    0);
+    CU_ASSERT_EQUAL(prefix_index_resident(fixture.index, nodes, 5,
+                                          (const struct prefix_window[]){{9, 0}}, NULL),
+                    5);
+    CU_ASSERT_EQUAL(prefix_index_resident(fixture.index, nodes, 5,
+                                          (const struct prefix_window[]){{10, 0}}, NULL),
+                    0);
+    CU_ASSERT_EQUAL(prefix_index_resident(fixture.index, nodes, 4,
+                                          (const struct prefix_window[]){{1, 0}}, NULL),
+                    4);
     prefix_index_detach(fixture.index, 0, chain.blocks[0][3]);
-    CU_ASSERT_EQUAL(prefix_index_resident(fixture.index, nodes, 5, window), 0);
+    CU_ASSERT_EQUAL(prefix_index_resident(fixture.index, nodes, 5, window, NULL), 0);
     prefix_case_release(&fixture, &chain);
     prefix_case_close(&fixture);
 }
@@ -191,21 +196,21 @@ static void groups_agree_on_one_length(void)
     CU_ASSERT_EQUAL(
         prefix_index_match(fixture.index, &prefix_case_plain, prefix_case_tokens, NULL, 6, nodes),
         6);
-    CU_ASSERT_EQUAL(prefix_index_resident(fixture.index, nodes, 6, windows), 6);
+    CU_ASSERT_EQUAL(prefix_index_resident(fixture.index, nodes, 6, windows, NULL), 6);
     prefix_index_detach(fixture.index, 0, chain.blocks[0][5]);
     prefix_index_detach(fixture.index, 1, chain.blocks[1][4]);
     CU_ASSERT_EQUAL(
         prefix_index_match(fixture.index, &prefix_case_plain, prefix_case_tokens, NULL, 6, nodes),
         6);
-    CU_ASSERT_EQUAL(prefix_index_resident(fixture.index, nodes, 6, windows), 4);
+    CU_ASSERT_EQUAL(prefix_index_resident(fixture.index, nodes, 6, windows, NULL), 4);
     prefix_index_detach(fixture.index, 1, chain.blocks[1][3]);
     prefix_index_detach(fixture.index, 1, chain.blocks[1][1]);
-    CU_ASSERT_EQUAL(prefix_index_resident(fixture.index, nodes, 6, windows), 3);
+    CU_ASSERT_EQUAL(prefix_index_resident(fixture.index, nodes, 6, windows, NULL), 3);
     prefix_index_detach(fixture.index, 1, chain.blocks[1][2]);
-    CU_ASSERT_EQUAL(prefix_index_resident(fixture.index, nodes, 6, windows), 1);
+    CU_ASSERT_EQUAL(prefix_index_resident(fixture.index, nodes, 6, windows, NULL), 1);
     prefix_index_detach(fixture.index, 1, chain.blocks[1][0]);
-    CU_ASSERT_EQUAL(prefix_index_resident(fixture.index, nodes, 6, windows), 0);
-    CU_ASSERT_EQUAL(prefix_index_resident(fixture.index, nodes, 0, windows), 0);
+    CU_ASSERT_EQUAL(prefix_index_resident(fixture.index, nodes, 6, windows, NULL), 0);
+    CU_ASSERT_EQUAL(prefix_index_resident(fixture.index, nodes, 0, windows, NULL), 0);
     prefix_case_release(&fixture, &chain);
     prefix_case_close(&fixture);
 }
@@ -233,8 +238,9 @@ static void out_of_window_blocks_go_after_plain_and_before_cached_ones(void)
     CU_ASSERT_EQUAL(
         prefix_index_match(fixture.index, &prefix_case_plain, prefix_case_tokens, NULL, 6, nodes),
         6);
-    CU_ASSERT_EQUAL(
-        prefix_index_resident(fixture.index, nodes, 6, (const struct prefix_window[]){{8, 0}}), 6);
+    CU_ASSERT_EQUAL(prefix_index_resident(fixture.index, nodes, 6,
+                                          (const struct prefix_window[]){{8, 0}}, NULL),
+                    6);
     CU_ASSERT_EQUAL(prefix_index_take(fixture.index, 0), 5);
     CU_ASSERT_EQUAL(prefix_index_num_used(fixture.index), 5);
     CU_ASSERT_EQUAL(prefix_index_take(fixture.index, 0), 4);
@@ -254,7 +260,7 @@ static int32_t session_turn(struct prefix_case *fixture, const int32_t *tokens, 
     int32_t first = 0;
     const int32_t matched =
         prefix_index_match(fixture->index, &prefix_case_plain, tokens, NULL, count - 1, nodes);
-    const int32_t hit = prefix_index_resident(fixture->index, nodes, matched, &window);
+    const int32_t hit = prefix_index_resident(fixture->index, nodes, matched, &window, NULL);
     first = first_needed_block((int64_t)hit * BS, window.window, BS);
     for (int32_t i = first; i < hit; i++) {
         blocks[i] = prefix_index_block(fixture->index, nodes[i], 0);

@@ -121,7 +121,7 @@ int32_t prefix_case_hit(struct prefix_case *fixture, const struct prefix_scope *
     CU_ASSERT_FATAL(num_blocks <= PREFIX_CASE_CHAIN);
     const int32_t count =
         prefix_index_match(fixture->index, scope, tokens, NULL, num_blocks, nodes);
-    return prefix_index_resident(fixture->index, nodes, count, full);
+    return prefix_index_resident(fixture->index, nodes, count, full, NULL);
 }
 
 void prefix_case_cache(struct prefix_case *fixture, const struct prefix_scope *scope,

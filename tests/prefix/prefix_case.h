@@ -11,6 +11,7 @@
 #include "prefix/prefix_match.h"
 #include "prefix/prefix_publish.h"
 #include "prefix/prefix_quota.h"
+#include "prefix/prefix_retain.h"
 #include "support/test.h"
 
 enum { PREFIX_CASE_SALT = 1, PREFIX_CASE_TENANT, PREFIX_CASE_ADAPTER }; /* tags */

@@ -27,6 +27,7 @@ struct model_node {
     int32_t blocks[GROUPS];
     int32_t holders;
     int32_t priority;
+    int32_t distance;
 };
 
 struct model_block {
@@ -56,6 +57,9 @@ static const struct pkv_namespace_field fields[SPACES][2] = {
     {{1, 1, "a", 0}, {2, 1, "x", 0}},
 };
 static const int32_t num_fields[SPACES] = {0, 1, 1, 2};
+
+/* Of the groups: what retention points cover. */
+static const int64_t windows[GROUPS] = {0, 4};
 
 static int32_t pick(struct model *model, int32_t count)
 {
@@ -146,6 +150,30 @@ static void part(struct model *model, int32_t group, int32_t block)
     }
 }
 
+/* Does a retention point cover this node's block of the group? */
+static bool covers(const struct model *model, int32_t at, int32_t group)
+{
+    const int32_t blocks = (int32_t)(windows[group] > 0 ? (windows[group] - 1 + BS - 1) / BS : 0);
+    return model->nodes[at].distance < blocks;
+}
+
+/* Every node above has the least distance to a point that was made while it was there. */
+static void retain_model(struct model *model, int32_t at, int32_t max_rewind)
+{
+    int32_t distance = -((max_rewind + BS - 1) / BS);
+    for (; at >= 0; at = model->nodes[at].parent, distance++) {
+        struct model_node *node = &model->nodes[at];
+        node->distance = distance < node->distance ? distance : node->distance;
+        for (int32_t group = 0; group < GROUPS; group++) {
+            const int32_t block = node->blocks[group];
+            if (block >= 0 && model->blocks[group][block].count == 0 &&
+                model->blocks[group][block].queue == 1 && covers(model, at, group)) {
+                put(model, group, block, 2 + node->priority);
+            }
+        }
+    }
+}
+
 static void raise_model(struct model *model, int32_t at, int32_t priority)
 {
     for (; at >= 0 && model->nodes[at].priority < priority; at = model->nodes[at].parent) {
@@ -183,8 +211,8 @@ static void drop(struct model *model, int32_t group, int32_t at, bool is_out)
     block->count--;
     CU_ASSERT_EQUAL(prefix_index_drop(model->fixture.index, group, at, is_out), block->count == 0);
     if (block->count == 0) {
-        const int32_t cached =
-            is_out || block->node < 0 ? 1 : 2 + model->nodes[block->node].priority;
+        const bool is_kept = block->node >= 0 && (!is_out || covers(model, block->node, group));
+        const int32_t cached = is_kept ? 2 + model->nodes[block->node].priority : 1;
         put(model, group, at, block->node < 0 ? 0 : cached);
     }
 }
@@ -272,7 +300,8 @@ static void insert(struct model *model)
                               .parent = parent < 0 ? -1 : parent,
                               .space = space,
                               .blocks = {-1, -1},
-                              .holders = 1};
+                              .holders = 1,
+                              .distance = INT32_MAX};
     if (parent >= 0 && !model->nodes[parent].is_used) {
         return;
     }
@@ -394,12 +423,12 @@ static void sweep(struct model *model)
 
 /* The definition of what can be adopted, block by block. */
 static bool is_resident(const struct model *model, const int32_t *chain, int32_t count,
-                        const struct prefix_window *windows)
+                        const struct prefix_window *seen)
 {
     for (int32_t group = 0; group < GROUPS; group++) {
-        const int64_t first = first_needed_key((int64_t)count * BS, windows[group].window);
+        const int64_t first = first_needed_key((int64_t)count * BS, seen[group].window);
         for (int32_t key = 0; key < count * BS; key++) {
-            const bool is_needed = key >= first || key < windows[group].kept_prefix;
+            const bool is_needed = key >= first || key < seen[group].kept_prefix;
             if (is_needed && model->nodes[chain[key / BS]].blocks[group] < 0) {
                 return false;
             }
@@ -415,7 +444,7 @@ static void look_up(struct model *model)
     uint64_t extra[LONGEST * BS];
     int32_t chain[LONGEST];
     struct prefix_ref nodes[LONGEST];
-    struct prefix_window windows[GROUPS];
+    struct prefix_window seen[GROUPS];
     const int32_t space = pick(model, SPACES);
     int32_t expected = 0;
     for (int32_t i = 0; i < LONGEST; i++) {
@@ -437,13 +466,13 @@ static void look_up(struct model *model)
         CU_ASSERT_EQUAL(nodes[i].index, model->nodes[chain[i]].ref.index);
     }
     for (int32_t group = 0; group < GROUPS; group++) {
-        windows[group] = (struct prefix_window){pick(model, 6), pick(model, 4)};
+        seen[group] = (struct prefix_window){pick(model, 6), pick(model, 4)};
     }
     int32_t hit = count;
-    while (hit > 0 && !is_resident(model, chain, hit, windows)) {
+    while (hit > 0 && !is_resident(model, chain, hit, seen)) {
         hit--;
     }
-    CU_ASSERT_EQUAL(prefix_index_resident(model->fixture.index, nodes, count, windows), hit);
+    CU_ASSERT_EQUAL(prefix_index_resident(model->fixture.index, nodes, count, seen, NULL), hit);
     model->num_hits += hit > 0;
 }
 
@@ -454,6 +483,16 @@ static void raise_one(struct model *model)
     if (model->nodes[at].is_used) {
         raise_model(model, at, priority);
         prefix_index_raise(model->fixture.index, model->nodes[at].ref, priority);
+    }
+}
+
+static void retain_one(struct model *model)
+{
+    const int32_t at = pick(model, NODES);
+    const int32_t max_rewind = pick(model, 3) == 0 ? pick(model, 4) : 0;
+    if (model->nodes[at].is_used) {
+        retain_model(model, at, max_rewind);
+        prefix_index_retain(model->fixture.index, model->nodes[at].ref, max_rewind);
     }
 }
 
@@ -468,8 +507,10 @@ static void operate(struct model *model)
         touch_block(model);
     } else if (kind < 94) {
         look_up(model);
-    } else if (kind < 96) {
+    } else if (kind < 95) {
         raise_one(model);
+    } else if (kind < 96) {
+        retain_one(model);
     } else if (kind < 98) {
         sweep(model);
     } else if (kind == 98) {
@@ -498,6 +539,7 @@ static void agree_on_nodes(const struct model *model)
         }
         CU_ASSERT_FATAL(node != NULL);
         CU_ASSERT(node->priority == mine->priority && node->num_holders == mine->holders);
+        CU_ASSERT_EQUAL(prefix_index_covers(index, 1, mine->ref.index), covers(model, i, 1));
         CU_ASSERT_EQUAL(prefix_index_is_live(index, mine->ref), !mine->is_flushed);
         for (int32_t group = 0; group < GROUPS; group++) {
             CU_ASSERT_EQUAL(prefix_index_block(index, mine->ref, group), mine->blocks[group]);
@@ -524,7 +566,8 @@ static void agree(struct model *model)
 
 static void model_open(struct model *model, int32_t key_bits)
 {
-    struct prefix_config config = {.block_size = BS, .num_groups = GROUPS, .num_nodes = NODES};
+    struct prefix_config config = {
+        .block_size = BS, .num_groups = GROUPS, .num_nodes = NODES, .windows = windows};
     memset(model, 0, sizeof *model);
     model->random.state = test_seed();
     config.masked_key_bits = PREFIX_KEY_BITS - key_bits;

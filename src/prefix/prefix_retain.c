@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The walk goes up from the point for as long as it makes a distance smaller: where it meets one
+ * that is as small already, all nodes above have theirs from there. */
+#include "prefix/prefix_retain.h"
+
+#include "prefix/prefix_blocks.h"
+
+void prefix_index_retain(struct prefix_index *index, struct prefix_ref ref, int32_t max_rewind)
+{
+    const int32_t block_size = index->nodes.block_size;
+    int32_t distance = -(max_rewind / block_size + (max_rewind % block_size != 0));
+    struct prefix_node *node = prefix_node_at(&index->nodes, ref);
+    while (node != NULL && distance < index->max_window_blocks && distance < node->distance) {
+        node->distance = distance++;
+        prefix_blocks_protect(index, ref.index);
+        ref = node->parent;
+        node = prefix_node_at(&index->nodes, ref);
+    }
+}
