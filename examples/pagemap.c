@@ -35,7 +35,7 @@ static const char usage[] =
     "  --num-blocks N      blocks of the pool, up to 1024 (512)\n"
     "  --block-size B      tokens a block (8)\n"
     "  --max-batch M       requests that run at once (12)\n"
-    "  --threads T         of attention, 0 = OpenMP's default (0)\n"
+    "  --threads T         of attention, 0 = as many as can run (0)\n"
     "  --plain             no colours, frames one after another; so too when stdout is no "
     "terminal\n";
 

@@ -10,7 +10,7 @@
 #   attn    -> base, and of alloc block_table.h alone
 #   kernels (kernels_*, vec_*) -> kernels*.h, vec_*.h, cpu.h, intrinsics, a few C headers
 #   one door a package: jemalloc in alloc/mem.c, xxHash in prefix/prefix_hash.c, OpenMP in
-#   attn/team.c; no .c is included
+#   attn/openmp.c; no .c is included
 set -eu
 
 bad=0
@@ -125,8 +125,8 @@ for file in src/*/*.[ch]; do
             say "$file: xxHash's door is prefix/prefix_hash.c" ;;
         omp.h)
             case $file in
-            src/attn/team.c) ;;
-            *) say "$file: OpenMP's door is attn/team.c" ;;
+            src/attn/openmp.c) ;;
+            *) say "$file: OpenMP's door is attn/openmp.c" ;;
             esac ;;
         esac
     done
@@ -138,8 +138,8 @@ for file in src/*/*.[ch]; do
     esac
 done
 
-pragmas=$(grep -ln '# *pragma omp' src/*/*.[ch] | grep -v '^src/attn/team\.c$' || true)
-[ -z "$pragmas" ] || say "#pragma omp outside attn/team.c: $pragmas"
+pragmas=$(grep -ln '# *pragma omp' src/*/*.[ch] | grep -v '^src/attn/openmp\.c$' || true)
+[ -z "$pragmas" ] || say "#pragma omp outside attn/openmp.c: $pragmas"
 doors=$(grep -lwE 'mallocx|sdallocx|mallctl' src/*/*.c | grep -v '^src/alloc/mem.c$' || true)
 [ -z "$doors" ] || say "jemalloc outside alloc/mem.c: $doors"
 

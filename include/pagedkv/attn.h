@@ -32,8 +32,14 @@
  * threads, how its tokens were divided into calls, the block ids, or the cache form. Instruction
  * sets differ from each other within the tolerance of docs/numerics.md.
  *
- * Threads. One thread at a time uses a workspace and its plans; a call itself runs on up to
- * num_threads of them. Different workspaces are independent, also over one cache, as long as none
+ * Threads. One thread at a time uses a workspace and its plans; a call itself runs on that thread
+ * and up to num_threads - 1 others. These are the workspace's own, started by the first call that
+ * is worth them and asleep between calls; or those of hooks.parallel_for. A call waits for work
+ * that a thread has taken, never for a thread: on a busy machine one that comes late finds
+ * everything done. A task needs a stack of 64 KiB. Where the system has no more threads a call runs
+ * on those that there are, in the worst case the caller's, and the log is told once; inside an
+ * OpenMP parallel region, and in a forked child on the parent's workspace, on the caller's alone.
+ * Different workspaces are independent, also over one cache, as long as none
  * writes what another one uses. */
 #ifndef PAGEDKV_ATTN_H
 #define PAGEDKV_ATTN_H
@@ -51,7 +57,9 @@ typedef struct pkv_workspace pkv_workspace;
 /* Makes a workspace: the scratch memory, the kernels and the threads of attention calls. A server
  * needs one for each thread that issues calls, not one for each layer or sequence.
  *
- * num_threads is in [0, 1024], and 0 takes OpenMP's default at this moment. isa chooses kernels,
+ * num_threads is in [0, 1024], and 0 takes as many as this process can run at once: the least of
+ * the processors that the calling thread may run on, the whole processors of the control groups'
+ * CPU quotas, and OpenMP's default where the process has OpenMP. isa chooses kernels,
  * PKV_ISA_BEST the highest that works here. hooks may be NULL. Scratch grows while calls are
  * planned and never shrinks, so a step that resembles the one before takes no memory.
  *
@@ -63,6 +71,14 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_workspace_create(int num_threads, enum
 
 /* Frees a workspace. Plans made with it must have been destroyed before. NULL is accepted. */
 PKV_API void pkv_workspace_destroy(pkv_workspace *workspace);
+
+/* A parallel_for hook that runs its tasks in an OpenMP parallel region, for a server whose other
+ * work runs on OpenMP's threads: attention then shares them. It needs no context. In a build
+ * without OpenMP the tasks run one after the other.
+ *
+ * Any thread; a parallel region of num_tasks threads. */
+PKV_API void pkv_openmp_parallel_for(void *context, int32_t num_tasks, pkv_task_function *task,
+                                     void *task_context);
 
 /* The instruction set whose kernels a workspace uses.
  *

@@ -68,7 +68,7 @@
 #define PKV_THREAD_LOCAL _Thread_local
 #define PKV_PREFETCH(address) ((void)(address))
 #endif
-/* 1 in a build with OpenMP, where attention runs on several threads; 0 in a serial one. */
+/* 1 in a build with OpenMP, on whose threads pkv_openmp_parallel_for runs; 0 in one without. */
 #if defined(_OPENMP)
 #define PKV_HAVE_OPENMP 1
 #else
@@ -152,8 +152,8 @@ PKV_API const char *pkv_last_error(void);
 PKV_API const char *pkv_version(void);
 
 /* Describes how the library was built and what it found in this process: version, compiler,
- * instruction sets of the build, "openmp" or "serial", and whether metadata comes from jemalloc or
- * from libc. For logs and bug reports:
+ * instruction sets of the build, "openmp" or "no openmp", and whether metadata comes from jemalloc
+ * or from libc. For logs and bug reports:
  *
  *     pagedkv 0.1.0, gcc 12.2.0, scalar avx2 avx512 avx512bf16, openmp, metadata: jemalloc
  *
@@ -217,20 +217,24 @@ enum pkv_log_level {
     /* An invariant is broken: a bug of the library, or memory that something else has overwritten.
      */
     PKV_LOG_ERROR = 0,
-    /* Nothing is lost, but who runs the server should know. No call logs one yet. */
+    /* Nothing is lost, but who runs the server should know: attention that runs on fewer threads
+     * than were requested. */
     PKV_LOG_WARNING = 1,
     /* No call logs one yet. */
     PKV_LOG_INFO = 2
 };
 
-/* The caller's own memory and log. A zeroed struct, or a NULL pointer to one, stands for the
- * defaults. A *_create call copies the struct, and the object calls the hooks until it is
+/* One of the tasks of the parallel_for hook. */
+typedef void pkv_task_function(void *task_context, int32_t task);
+
+/* The caller's own memory, log and threads. A zeroed struct, or a NULL pointer to one, stands for
+ * the defaults. A *_create call copies the struct, and the object calls the hooks until it is
  * destroyed; what `context` points to must live as long.
  *
  * A hook runs on a thread that calls the library, never on one that the library made; from several
- * threads at once where several call. It may run while the cache that calls it holds its mutex, so
- * it must not call the library on the same object. A memory hook that returns NULL makes the call
- * answer PKV_NO_MEMORY with nothing changed. */
+ * threads at once where several call. A hook for memory or the log may run while the cache that
+ * calls it holds its mutex, so it must not call the library on the same object. A memory hook that
+ * returns NULL makes the call answer PKV_NO_MEMORY with nothing changed. */
 struct pkv_hooks {
     /* Passed to every hook as it is. */
     void *context;
@@ -249,6 +253,15 @@ struct pkv_hooks {
     /* Receives one line of text without a newline, such as a broken invariant that a *_check call
      * has found. NULL = no log. */
     void (*log)(void *context, enum pkv_log_level level, const char *line);
+    /* Runs attention on threads of the caller's: calls task(task_context, i) once for each i in [0,
+     * num_tasks), on any threads, several at once or one after the other, and returns when all have
+     * returned. num_tasks is at most num_threads of the workspace or cache. Task i does what the
+     * i-th thread would do, and then what others have left, so a task that begins late finds
+     * nothing to do. It needs a stack of 64 KiB, never waits, and calls no hook. The hook is called
+     * once for each phase of a layer that is worth more than one thread, on the thread that
+     * attends, with no lock held. NULL = threads of the library's own (attn.h). */
+    void (*parallel_for)(void *context, int32_t num_tasks, pkv_task_function *task,
+                         void *task_context);
 };
 
 /* Where keys and values lie in memory: base pointers, counts and strides. The view owns nothing.

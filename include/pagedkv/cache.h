@@ -130,7 +130,7 @@ struct pkv_cache_config {
     int32_t max_step_rows;
     /* Tokens of all rows of one step, >= 1. */
     int32_t max_step_tokens;
-    /* Threads that attend, in [0, 1024]; 0 = OpenMP's default at create. */
+    /* Threads that attend, in [0, 1024]; 0 = as many as pkv_workspace_create takes for 0. */
     int num_threads;
     enum pkv_isa isa;
     struct pkv_hooks hooks;

@@ -14,7 +14,7 @@
 const char *pkv_build_info(void)
 {
     static const char *const lines[2][2] = {
-        {INFO("serial, metadata: libc"), INFO("serial, metadata: jemalloc")},
+        {INFO("no openmp, metadata: libc"), INFO("no openmp, metadata: jemalloc")},
         {INFO("openmp, metadata: libc"), INFO("openmp, metadata: jemalloc")},
     };
     return lines[PKV_HAVE_OPENMP][mem_has_jemalloc()];

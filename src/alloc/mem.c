@@ -153,6 +153,13 @@ static void passed_log(void *context, enum pkv_log_level level, const char *line
     mem->user.log(mem->user.context, level, line);
 }
 
+static void passed_parallel_for(void *context, int32_t num_tasks, pkv_task_function *task,
+                                void *task_context)
+{
+    const struct mem *mem = context;
+    mem->user.parallel_for(mem->user.context, num_tasks, task, task_context);
+}
+
 void *mem_map(const struct pkv_hooks *hooks, size_t bytes)
 {
     return map_through(hooks, bytes, MEM_PAGE_ALIGNMENT, -1);
@@ -185,6 +192,7 @@ enum pkv_status mem_open(struct mem *mem, const struct pkv_hooks *user)
     mem->routed.map_pages = counted_map;
     mem->routed.unmap_pages = counted_unmap;
     mem->routed.log = checked.log != NULL ? passed_log : NULL;
+    mem->routed.parallel_for = checked.parallel_for != NULL ? passed_parallel_for : NULL;
     if (checked.alloc == NULL && mem_has_jemalloc()) {
         size_t bytes = sizeof mem->arena;
         mem->has_arena = mallctl("arenas.create", &mem->arena, &bytes, NULL, 0) == 0;

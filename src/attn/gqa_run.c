@@ -115,17 +115,9 @@ static task_function *phase_function(const struct gqa_layer *layer, enum pkv_pha
 
 /* The plan has chosen which attend tasks each worker begins with; the tasks of other phases are
  * alike. */
-static void deal_tasks(struct team *team, const pkv_plan *plan, enum pkv_phase phase,
-                       int32_t num_tasks)
+static const int32_t *first_tasks(const pkv_plan *plan, enum pkv_phase phase)
 {
-    if (phase != PKV_PHASE_ATTEND) {
-        team_deal_evenly(team, num_tasks);
-        return;
-    }
-    const int32_t *first = plan->first_tasks.memory;
-    for (int w = 0; w < team->num_threads; w++) {
-        team_deal(team, w, first[w], first[w + 1]);
-    }
+    return phase == PKV_PHASE_ATTEND ? plan->first_tasks.memory : NULL;
 }
 
 /* What a team's worker needs to run a phase. */
@@ -168,8 +160,7 @@ void gqa_run_layer(pkv_workspace *workspace, const pkv_plan *plan, const struct 
         const int32_t num_tasks = num_phase_tasks(plan, layer, phase);
         const struct phase work = {workspace, &run, phase_function(layer, phase)};
         if (num_tasks > 0) {
-            deal_tasks(&workspace->team, plan, phase, num_tasks);
-            team_run(&workspace->team, run_phase_task, &work);
+            team_run(&workspace->team, first_tasks(plan, phase), num_tasks, run_phase_task, &work);
         }
     }
     workspace->running = NULL;

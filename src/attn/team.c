@@ -1,83 +1,139 @@
 /* SPDX-License-Identifier: MIT
  *
- * team.c: dealing tasks to workers, and running them by OpenMP. */
+ * team.c: dealing tasks, taking them, and having workers come. */
 #include "attn/team.h"
 
 #include <unistd.h>
 
-int team_default_threads(void)
-{
-    int threads = 0;
-#pragma omp parallel reduction(+ : threads)
-    threads += 1;
-    return threads < MAX_THREADS ? threads : MAX_THREADS;
-}
+#include "attn/openmp.h"
+
+static void help(void *context, int worker);
 
 bool team_create(const struct pkv_hooks *hooks, int num_threads, struct team *team)
 {
     *team = (struct team){
+        .hooks = hooks,
         .num_threads = num_threads,
         .owner = getpid(),
-        .workers = hooks_alloc_array(hooks, (size_t)num_threads, sizeof team->workers[0]),
+        .ranges = hooks_alloc_array(hooks, (size_t)num_threads, sizeof team->ranges[0]),
     };
-    return team->workers != NULL;
+    return team->ranges != NULL &&
+           helpers_create(hooks, num_threads - 1, help, team, &team->helpers) &&
+           (team->has_waiter = waiter_init(&team->caller));
 }
 
-void team_destroy(const struct pkv_hooks *hooks, struct team *team)
+void team_destroy(struct team *team)
 {
-    hooks_free_array(hooks, team->workers, (size_t)team->num_threads, sizeof team->workers[0]);
-    team->workers = NULL;
-}
-
-void team_deal(struct team *team, int w, int32_t begin, int32_t end)
-{
-    atomic_store_explicit(&team->workers[w].next, begin, memory_order_relaxed);
-    team->workers[w].end = end;
-}
-
-void team_deal_evenly(struct team *team, int32_t num_tasks)
-{
-    const int64_t threads = team->num_threads;
-    for (int64_t w = 0; w < threads; w++) {
-        const int64_t begin = ((int64_t)num_tasks * w + threads - 1) / threads;
-        const int64_t end = ((int64_t)num_tasks * (w + 1) + threads - 1) / threads;
-        team_deal(team, (int)w, (int32_t)begin, (int32_t)end);
+    if (team->hooks == NULL) {
+        return;
     }
+    helpers_destroy(team->hooks, &team->helpers, getpid() == team->owner);
+    if (team->has_waiter) {
+        waiter_free(&team->caller);
+    }
+    hooks_free_array(team->hooks, team->ranges, (size_t)team->num_threads, sizeof team->ranges[0]);
+    team->ranges = NULL;
 }
 
-static bool has_tasks(const struct team_worker *worker)
+static uint64_t next_of(uint32_t phase, int32_t task)
 {
-    return atomic_load_explicit(&worker->next, memory_order_relaxed) < worker->end;
+    return (uint64_t)phase << 32 | (uint32_t)task;
+}
+
+/* A range is closed before it changes, so a worker that read the old `next` beside the new `end`
+ * has taken nothing. */
+static void deal(struct team_range *range, uint32_t phase, int32_t begin, int32_t end)
+{
+    atomic_store_explicit(&range->next, next_of(phase, INT32_MAX), memory_order_relaxed);
+    atomic_store_explicit(&range->end, end, memory_order_release);
+    atomic_store_explicit(&range->next, next_of(phase, begin), memory_order_release);
+}
+
+/* A task of the range; -1 when it has none left, or not of this phase. */
+static int32_t take(struct team_range *range, uint32_t phase)
+{
+    uint64_t next = atomic_load_explicit(&range->next, memory_order_acquire);
+    while (next >> 32 == phase &&
+           (int32_t)next < atomic_load_explicit(&range->end, memory_order_acquire)) {
+        if (atomic_compare_exchange_weak_explicit(&range->next, &next, next + 1,
+                                                  memory_order_acq_rel, memory_order_acquire)) {
+            return (int32_t)next;
+        }
+    }
+    return -1;
 }
 
 /* Own tasks first, then what others have left. */
-static void work(struct team *team, int self, int num_workers, team_function *function,
-                 const void *context)
+static void work(struct team *team, int self)
 {
-    for (int i = 0; i < num_workers; i++) {
-        struct team_worker *worker = &team->workers[(self + i) % num_workers];
-        for (;;) {
-            const int task = atomic_fetch_add_explicit(&worker->next, 1, memory_order_relaxed);
-            if (task >= worker->end) {
-                break;
-            }
-            function(context, task, self);
+    const uint32_t phase = atomic_load_explicit(&team->phase, memory_order_acquire);
+    const int num_ranges = atomic_load_explicit(&team->num_ranges, memory_order_relaxed);
+    int32_t done = 0;
+    for (int i = 0; i < num_ranges; i++) {
+        struct team_range *range = &team->ranges[(self + i) % num_ranges];
+        for (int32_t task = take(range, phase); task >= 0; task = take(range, phase)) {
+            team->function(team->context, task, self);
+            done++;
         }
+    }
+    if (done > 0 && atomic_fetch_sub(&team->left, done) == done) {
+        waiter_wake(&team->caller);
     }
 }
 
-void team_run(struct team *team, team_function *function, const void *context)
+static void help(void *context, int worker)
 {
-    int active = team->num_threads; /* those at the end that have no tasks are not woken */
-    while (active > 1 && !has_tasks(&team->workers[active - 1])) {
-        active--;
+    work(context, worker);
+}
+
+static void work_for_hook(void *context, int32_t worker)
+{
+    work(context, worker);
+}
+
+static bool all_ended(const void *context)
+{
+    const struct team *team = context;
+    return atomic_load(&team->left) == 0;
+}
+
+/* First task of worker w when each gets about as many. */
+static int32_t even_share(const struct team *team, int32_t num_tasks, int w)
+{
+    const int64_t threads = team->num_threads;
+    return (int32_t)(((int64_t)num_tasks * w + threads - 1) / threads);
+}
+
+/* Opens a phase. Returns how many workers have tasks to begin with. */
+static int deal_all(struct team *team, const int32_t *first, int32_t num_tasks)
+{
+    const uint32_t phase = atomic_load_explicit(&team->phase, memory_order_relaxed) + 1;
+    int active = 1;
+    for (int w = 0; w < team->num_threads; w++) {
+        const int32_t begin = first != NULL ? first[w] : even_share(team, num_tasks, w);
+        const int32_t end = first != NULL ? first[w + 1] : even_share(team, num_tasks, w + 1);
+        deal(&team->ranges[w], phase, begin, end);
+        active = begin < end ? w + 1 : active;
     }
-    if (active == 1 || getpid() != team->owner) {
-        work(team, 0, active, function, context);
-        return;
+    atomic_store_explicit(&team->num_ranges, active, memory_order_relaxed);
+    atomic_store_explicit(&team->phase, phase, memory_order_release);
+    return active;
+}
+
+void team_run(struct team *team, const int32_t *first, int32_t num_tasks, team_function *function,
+              const void *context)
+{
+    team->function = function;
+    team->context = context;
+    atomic_store(&team->left, num_tasks);
+    const int active = deal_all(team, first, num_tasks);
+    const bool is_alone = active == 1 || getpid() != team->owner;
+    if (!is_alone && team->hooks->parallel_for != NULL) {
+        team->hooks->parallel_for(team->hooks->context, active, work_for_hook, team);
+    } else if (!is_alone && !openmp_in_parallel()) {
+        helpers_start(team->hooks, &team->helpers, active - 1);
+        helpers_call(&team->helpers, active - 1);
     }
-#pragma omp parallel for num_threads(active) schedule(static, 1)
-    for (int w = 0; w < active; w++) {
-        work(team, w, active, function, context);
-    }
+    work(team, 0);
+    waiter_wait(&team->caller, all_ended, team);
 }

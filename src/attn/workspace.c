@@ -4,6 +4,7 @@
 #include "attn/workspace.h"
 
 #include "attn/dispatch.h"
+#include "attn/processors.h"
 #include "base/checked.h"
 #include "base/error.h"
 
@@ -43,7 +44,7 @@ enum pkv_status pkv_workspace_create(int num_threads, enum pkv_isa isa,
     }
     created->hooks = copied;
     created->kernels = kernels;
-    num_threads = num_threads > 0 ? num_threads : team_default_threads();
+    num_threads = num_threads > 0 ? num_threads : processors_for_team();
     if (!team_create(&created->hooks, num_threads, &created->team) ||
         (created->plan = plan_create(created, &created->hooks, num_threads)) == NULL) {
         pkv_workspace_destroy(created);
@@ -65,7 +66,7 @@ void pkv_workspace_destroy(pkv_workspace *workspace)
         &workspace->writers,
     };
     plan_destroy(workspace->plan);
-    team_destroy(&hooks, &workspace->team);
+    team_destroy(&workspace->team);
     for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++) {
         buffer_free(&hooks, buffers[i]);
     }

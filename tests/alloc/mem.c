@@ -256,7 +256,7 @@ static void build_info_names_version_threads_and_allocator(void)
     const char *info = pkv_build_info();
     CU_ASSERT_PTR_NOT_NULL(strstr(info, pkv_version()));
     CU_ASSERT_PTR_NOT_NULL(strstr(info, "scalar"));
-    CU_ASSERT((strstr(info, "openmp") != NULL) != (strstr(info, "serial") != NULL));
+    CU_ASSERT((strstr(info, ", openmp") != NULL) != (strstr(info, ", no openmp") != NULL));
     CU_ASSERT_EQUAL(strstr(info, "metadata: jemalloc") != NULL, mem_has_jemalloc());
     CU_ASSERT_EQUAL(strstr(info, "metadata: libc") != NULL, !mem_has_jemalloc());
     CU_ASSERT_PTR_NULL(strchr(info, '\n'));

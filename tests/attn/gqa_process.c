@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the process around a call may do to it: fork, and a number of OpenMP threads other than the
- * one that was requested. Bits stay. */
+ * What the process around a call may do to it: fork, refuse threads, and have another number of
+ * them than was requested. Bits stay. */
+#include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -28,21 +30,116 @@ static int run_in_child(const struct gqa_case *expected, pkv_workspace *workspac
     return gqa_case_call(c, workspace) == PKV_OK && gqa_case_same_rows(expected, c) ? 0 : 1;
 }
 
-/* H5: a child of fork() gets the same bits. The threads that gcc's OpenMP had before the fork do
- * not exist in it. */
-static void a_forked_child_gets_the_same_bits_and_does_not_hang(void)
+/* Runs a function in a forked child, which must end with 0 within a minute. */
+static void run_child(int (*function)(const struct gqa_case *, pkv_workspace *),
+                      const struct gqa_case *expected, pkv_workspace *workspace)
 {
-    const struct case_spec spec = spec_of();
-    pkv_workspace *workspace = case_workspace(3);
-    struct gqa_case *expected = gqa_case_run(&spec, workspace); /* the team exists now */
     const pid_t child = fork();
     if (child == 0) {
         alarm(60);
-        _exit(run_in_child(expected, workspace));
+        _exit(function(expected, workspace));
     }
     int status = -1;
     CU_ASSERT_EQUAL(waitpid(child, &status, 0), child);
     CU_ASSERT(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+/* H5: a child of fork() gets the same bits. The threads that the parent's workspace had before the
+ * fork do not exist in it. */
+static void a_forked_child_gets_the_same_bits_and_does_not_hang(void)
+{
+    const struct case_spec spec = spec_of();
+    pkv_workspace *workspace = case_workspace(3);
+    struct gqa_case *expected = gqa_case_run(&spec, workspace); /* the threads exist now */
+    run_child(run_in_child, expected, workspace);
+    gqa_case_free(expected);
+    pkv_workspace_destroy(workspace);
+}
+
+/* In the child: workspaces of its own have threads of its own, whatever the parent's had. */
+static int run_new_in_child(const struct gqa_case *expected, pkv_workspace *workspace)
+{
+    int result = 0;
+    for (int threads = 0; threads <= 4; threads += 4) {
+        pkv_workspace *own = NULL;
+        if (pkv_workspace_create(threads, test_isa(), NULL, &own) != PKV_OK) {
+            return 2;
+        }
+        result |= run_in_child(expected, own);
+        pkv_workspace_destroy(own);
+    }
+    pkv_workspace_destroy(workspace);
+    return result;
+}
+
+/* H5: a child of fork() creates workspaces, with the default number of threads too, and destroys
+ * those of its parent. */
+static void a_forked_child_makes_workspaces_of_its_own(void)
+{
+    const struct case_spec spec = spec_of();
+    pkv_workspace *workspace = case_workspace(4);
+    struct gqa_case *expected = gqa_case_run(&spec, workspace);
+    run_child(run_new_in_child, expected, workspace);
+    struct gqa_case *again = gqa_case_run(&spec, workspace); /* the parent's still work */
+    CU_ASSERT(gqa_case_same_rows(expected, again));
+    gqa_case_free(again);
+    gqa_case_free(expected);
+    pkv_workspace_destroy(workspace);
+}
+
+static void *sleep_for_ever(void *argument)
+{
+    pause();
+    return argument;
+}
+
+/* Takes all threads that there are to be had when the process may map no more memory: those on
+ * stacks of threads that have ended, of all sizes. */
+static void exhaust_threads(void)
+{
+    const struct rlimit nothing_more = {1 << 20, 1 << 20};
+    pthread_attr_t attributes;
+    pthread_t thread;
+    setrlimit(RLIMIT_AS, &nothing_more);
+    pthread_attr_init(&attributes);
+    for (size_t stack = (size_t)64 << 10; stack <= (size_t)16 << 20; stack *= 2) {
+        pthread_attr_setstacksize(&attributes, stack);
+        while (pthread_create(&thread, &attributes, sleep_for_ever, NULL) == 0) {
+        }
+    }
+}
+
+/* In the child: planned while there is memory, run when there is no thread. */
+static int run_without_threads(const struct gqa_case *expected, pkv_workspace *workspace)
+{
+    const struct case_spec spec = spec_of();
+    struct test_memory memory = {0};
+    const struct pkv_hooks hooks = test_hooks(&memory);
+    struct gqa_case *c = gqa_case_make(&spec);
+    pkv_plan *plan = NULL;
+    (void)workspace;
+    if (pkv_workspace_create(4, test_isa(), &hooks, &workspace) != PKV_OK ||
+        pkv_plan_create(workspace, &plan) != PKV_OK ||
+        pkv_gqa_plan(workspace, &c->args, plan) != PKV_OK) {
+        return 2;
+    }
+    exhaust_threads();
+    for (int run = 0; run < 2; run++) {
+        if (pkv_gqa_run(workspace, &c->args, plan) != PKV_OK) {
+            return 3;
+        }
+    }
+    return gqa_case_same_rows(expected, c) && memory.num_logged == 1 ? 0 : 4;
+}
+
+/* H5: where the system has no more threads, attention runs on those that it has, the caller's alone
+ * if need be, and the log is told once. */
+static void without_threads_to_be_had_the_caller_does_the_work(void)
+{
+    const struct case_spec spec = spec_of();
+    pkv_workspace *workspace = case_workspace(1);
+    struct gqa_case *expected = gqa_case_run(&spec, workspace);
+    run_child(run_without_threads, expected, NULL);
     gqa_case_free(expected);
     pkv_workspace_destroy(workspace);
 }
@@ -69,6 +166,8 @@ static void any_number_of_threads_gives_the_same_bits(void)
 
 static const struct test_case cases[] = {
     TEST(a_forked_child_gets_the_same_bits_and_does_not_hang),
+    TEST(a_forked_child_makes_workspaces_of_its_own),
+    TEST(without_threads_to_be_had_the_caller_does_the_work),
     TEST(any_number_of_threads_gives_the_same_bits),
     TEST_END,
 };

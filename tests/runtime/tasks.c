@@ -6,7 +6,21 @@
 
 #include "support/runtime_case.h"
 
-static void open_two_groups(struct runtime_case *c, bool tasks)
+enum executor { BY_ATTEND, BY_TASKS, BY_HOOK, NUM_EXECUTORS };
+
+static int hook_calls;
+
+/* The last task first: the others find nothing to do. */
+static void backwards(void *context, int32_t num_tasks, pkv_task_function *task, void *task_context)
+{
+    (void)context;
+    hook_calls++;
+    for (int32_t i = num_tasks - 1; i >= 0; i--) {
+        task(task_context, i);
+    }
+}
+
+static void open_two_groups(struct runtime_case *c, enum executor executor)
 {
     case_init(c);
     struct pkv_group_config *window = case_add_group(c);
@@ -21,23 +35,24 @@ static void open_two_groups(struct runtime_case *c, bool tasks)
     sharing->shares_kv = true;
     sharing->kv_layer = 0;
     c->config.num_threads = 2;
-    c->tasks = tasks;
+    c->tasks = executor == BY_TASKS;
+    c->config.hooks.parallel_for = executor == BY_HOOK ? backwards : NULL;
     case_open(c);
 }
 
-/* Prefill, decode, a fork that copies, all attended in tasks and at once. */
-static void tasks_give_the_bits_of_attend(void)
+/* Prefill, decode, a fork that copies: attended at once, in tasks, and by hooks.parallel_for. */
+static void tasks_and_hook_give_the_bits_of_attend(void)
 {
-    static struct case_seq seqs[2][3];
-    uint64_t digests[2][6];
-    for (int by_tasks = 0; by_tasks < 2; by_tasks++) {
+    static struct case_seq seqs[NUM_EXECUTORS][3];
+    uint64_t digests[NUM_EXECUTORS][6];
+    for (int e = 0; e < NUM_EXECUTORS; e++) {
         struct runtime_case c;
-        struct case_seq *seq = seqs[by_tasks];
-        open_two_groups(&c, by_tasks != 0);
+        struct case_seq *seq = seqs[e];
+        open_two_groups(&c, (enum executor)e);
         ASSERT_STATUS(PKV_OK, case_create(&c, &seq[0], NULL));
         ASSERT_STATUS(PKV_OK, case_create(&c, &seq[1], NULL));
-        digests[by_tasks][0] = case_append_digest(&c, &seq[0], 30);
-        digests[by_tasks][1] = case_append_digest(&c, &seq[1], 7);
+        digests[e][0] = case_append_digest(&c, &seq[0], 30);
+        digests[e][1] = case_append_digest(&c, &seq[1], 7);
         ASSERT_STATUS(PKV_OK, case_fork(&c, &seq[0], 30, &seq[2]));
         struct case_step step = {0};
         case_row(&step, &seq[0], 1);
@@ -47,15 +62,17 @@ static void tasks_give_the_bits_of_attend(void)
         case_attend_all(&c, &step);
         case_commit(&c, &step, NULL);
         for (int i = 0; i < 3; i++) {
-            digests[by_tasks][2 + i] = step.rows[i].digest;
+            digests[e][2 + i] = step.rows[i].digest;
         }
-        digests[by_tasks][5] = case_append_digest(&c, &seq[2], 1);
+        digests[e][5] = case_append_digest(&c, &seq[2], 1);
         for (int i = 0; i < 3; i++) {
             ASSERT_STATUS(PKV_OK, pkv_seq_destroy(c.cache, seq[i].handle));
         }
         case_close(&c);
     }
     CU_ASSERT(memcmp(digests[0], digests[1], sizeof digests[0]) == 0);
+    CU_ASSERT(memcmp(digests[0], digests[2], sizeof digests[0]) == 0);
+    CU_ASSERT(hook_calls > 0);
 }
 
 static void a_layer_under_way_refuses_other_calls(void)
@@ -111,7 +128,7 @@ static void a_layer_under_way_refuses_other_calls(void)
 }
 
 static const struct test_case cases[] = {
-    TEST(tasks_give_the_bits_of_attend),
+    TEST(tasks_and_hook_give_the_bits_of_attend),
     TEST(a_layer_under_way_refuses_other_calls),
     TEST_END,
 };

@@ -115,9 +115,14 @@ void case_init(struct runtime_case *c)
     c->config.num_threads = 1;
     c->config.isa = test_isa();
     c->config.poison_freed = true;
-    const struct pkv_hooks hooks = {&c->memory, hook_alloc, hook_free,
-                                    hook_map,   hook_unmap, hook_log};
-    c->config.hooks = hooks;
+    c->config.hooks = (struct pkv_hooks){
+        .context = &c->memory,
+        .alloc = hook_alloc,
+        .free = hook_free,
+        .map_pages = hook_map,
+        .unmap_pages = hook_unmap,
+        .log = hook_log,
+    };
 }
 
 struct pkv_group_config *case_add_group(struct runtime_case *c)

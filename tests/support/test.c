@@ -135,9 +135,14 @@ static void counted_log(void *context, enum pkv_log_level level, const char *lin
 
 struct pkv_hooks test_hooks(struct test_memory *memory)
 {
-    const struct pkv_hooks hooks = {memory,      counted_alloc, counted_free,
-                                    counted_map, counted_unmap, counted_log};
-    return hooks;
+    return (struct pkv_hooks){
+        .context = memory,
+        .alloc = counted_alloc,
+        .free = counted_free,
+        .map_pages = counted_map,
+        .unmap_pages = counted_unmap,
+        .log = counted_log,
+    };
 }
 
 bool test_shared_file(const char *name, char *path, size_t bytes)

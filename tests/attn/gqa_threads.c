@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Whose threads run a call: the library's own, which sleep between calls, or the caller's by
+ * hooks.parallel_for, and then none of the library's. Bits stay. */
+#include <dirent.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "support/gqa_case.h"
+
+#define NUM_WORKERS 3
+
+/* Rows that are split, rows of several blocks of queries, and appends that come first. */
+static struct case_spec spec_of(int variant)
+{
+    struct case_spec spec = case_plain(test_seed() + (uint64_t)variant);
+    spec.dtype = (enum pkv_dtype)(variant % 3);
+    spec.k_dtype = spec.v_dtype = spec.dtype;
+    spec.kv_heads = 2;
+    spec.group = 2;
+    spec.k_width = spec.v_width = 64;
+    case_add_row(&spec, 0, 1, 3000);
+    case_add_row(&spec, 1, 40, 200);
+    case_add_row(&spec, 2, 90, 100);
+    return spec;
+}
+
+/* Threads of this process. */
+static int num_threads(void)
+{
+    DIR *tasks = opendir("/proc/self/task");
+    int count = 0;
+    for (const struct dirent *entry = NULL; tasks != NULL && (entry = readdir(tasks)) != NULL;) {
+        count += entry->d_name[0] != '.';
+    }
+    if (tasks != NULL) {
+        closedir(tasks);
+    }
+    return count;
+}
+
+/* ---- executors ------------------------------------------------------------------------------ */
+
+enum order { FORWARDS, BACKWARDS, ON_THREADS, NUM_ORDERS };
+
+struct pool {
+    enum order order;
+    int calls;
+    int32_t max_tasks;
+};
+
+struct pool_task {
+    pkv_task_function *function;
+    void *context;
+    int32_t task;
+};
+
+static void *run_pool_task(void *argument)
+{
+    const struct pool_task *task = argument;
+    task->function(task->context, task->task);
+    return NULL;
+}
+
+static void run_on_threads(int32_t num_tasks, pkv_task_function *function, void *context)
+{
+    pthread_t threads[NUM_WORKERS];
+    struct pool_task tasks[NUM_WORKERS];
+    for (int32_t i = 0; i < num_tasks; i++) {
+        tasks[i] = (struct pool_task){function, context, i};
+        CU_ASSERT_EQUAL_FATAL(pthread_create(&threads[i], NULL, run_pool_task, &tasks[i]), 0);
+    }
+    for (int32_t i = 0; i < num_tasks; i++) {
+        pthread_join(threads[i], NULL);
+    }
+}
+
+static void pool_for(void *context, int32_t num_tasks, pkv_task_function *function,
+                     void *task_context)
+{
+    struct pool *pool = context;
+    pool->calls++;
+    pool->max_tasks = num_tasks > pool->max_tasks ? num_tasks : pool->max_tasks;
+    if (pool->order == ON_THREADS && num_tasks <= NUM_WORKERS) {
+        run_on_threads(num_tasks, function, task_context);
+        return;
+    }
+    for (int32_t i = 0; i < num_tasks; i++) {
+        function(task_context, pool->order == BACKWARDS ? num_tasks - 1 - i : i);
+    }
+}
+
+static pkv_workspace *workspace_of(const struct pkv_hooks *hooks)
+{
+    pkv_workspace *workspace = NULL;
+    ASSERT_STATUS(PKV_OK, pkv_workspace_create(NUM_WORKERS, test_isa(), hooks, &workspace));
+    return workspace;
+}
+
+/* H5: the threads of hooks.parallel_for do all of the work, in whatever order, with the bits of one
+ * thread. The library then has no threads, and calls the hook once a phase at most. */
+static void a_hook_runs_the_work_with_the_same_bits(void)
+{
+    pkv_workspace *alone = case_workspace(1);
+    const int threads_before = num_threads();
+    for (int order = 0; order < NUM_ORDERS; order++) {
+        struct pool pool = {.order = (enum order)order};
+        const struct pkv_hooks hooks = {.context = &pool, .parallel_for = pool_for};
+        pkv_workspace *workspace = workspace_of(&hooks);
+        for (int variant = 0; variant < 3; variant++) {
+            const struct case_spec spec = spec_of(variant);
+            struct gqa_case *one = gqa_case_run(&spec, alone);
+            struct gqa_case *many = gqa_case_run(&spec, workspace);
+            CU_ASSERT(gqa_case_same_rows(one, many));
+            gqa_case_free(one);
+            gqa_case_free(many);
+        }
+        CU_ASSERT_EQUAL(pool.max_tasks, NUM_WORKERS);
+        CU_ASSERT(pool.calls >= 3 && pool.calls <= 3 * PKV_NUM_PHASES);
+        CU_ASSERT_EQUAL(num_threads(), threads_before);
+        pkv_workspace_destroy(workspace);
+    }
+    pkv_workspace_destroy(alone);
+}
+
+/* H5: so do OpenMP's threads, by the hook that is ready-made. */
+static void openmp_by_its_hook_gives_the_same_bits(void)
+{
+    const struct pkv_hooks hooks = {.parallel_for = pkv_openmp_parallel_for};
+    const struct case_spec spec = spec_of(0);
+    pkv_workspace *alone = case_workspace(1);
+    pkv_workspace *workspace = workspace_of(&hooks);
+    struct gqa_case *one = gqa_case_run(&spec, alone);
+    for (int i = 0; i < 20; i++) {
+        struct gqa_case *many = gqa_case_run(&spec, workspace);
+        CU_ASSERT(gqa_case_same_rows(one, many));
+        gqa_case_free(many);
+    }
+    gqa_case_free(one);
+    pkv_workspace_destroy(workspace);
+    pkv_workspace_destroy(alone);
+}
+
+/* A workspace starts its threads at the first call that is worth them, never more than it was told,
+ * and ends them when it is destroyed. */
+static void threads_live_as_long_as_their_workspace(void)
+{
+    const struct case_spec spec = spec_of(0);
+    const int threads_before = num_threads();
+    pkv_workspace *workspace = workspace_of(NULL);
+    CU_ASSERT_EQUAL(num_threads(), threads_before);
+    for (int i = 0; i < 50; i++) {
+        gqa_case_free(gqa_case_run(&spec, workspace));
+        CU_ASSERT_EQUAL(num_threads(), threads_before + NUM_WORKERS - 1);
+    }
+    pkv_workspace_destroy(workspace);
+    CU_ASSERT_EQUAL(num_threads(), threads_before);
+}
+
+static const struct test_case cases[] = {
+    TEST(a_hook_runs_the_work_with_the_same_bits),
+    TEST(openmp_by_its_hook_gives_the_same_bits),
+    TEST(threads_live_as_long_as_their_workspace),
+    TEST_END,
+};
+const struct test_suite suite_gqa_threads = {"gqa_threads", cases};
