@@ -48,6 +48,18 @@ double samples_median(const struct samples *samples)
     return n % 2 == 1 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
 }
 
+double samples_quantile(const struct samples *samples, double share)
+{
+    double sorted[MAX_SAMPLES];
+    const int n = samples->count;
+    if (n == 0) {
+        return 0;
+    }
+    memcpy(sorted, samples->values, (size_t)n * sizeof sorted[0]);
+    qsort(sorted, (size_t)n, sizeof sorted[0], compare);
+    return sorted[(int)(share * (n - 1))];
+}
+
 double samples_min(const struct samples *samples)
 {
     double least = samples->count > 0 ? samples->values[0] : 0;

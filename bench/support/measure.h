@@ -27,6 +27,8 @@ void samples_add(struct samples *samples, double value);
 
 /* 0 of nothing. */
 double samples_median(const struct samples *samples);
+/* The value below which a share of them lies, in [0, 1]. */
+double samples_quantile(const struct samples *samples, double share);
 double samples_min(const struct samples *samples);
 double samples_max(const struct samples *samples);
 
