@@ -23,10 +23,10 @@
  *
  * which keys are 0 .. f (causal); with a sliding window W those with f - W < j <= f, W keys
  * including the query's own; and with a kept prefix P beside the window also those with j < P. A
- * query of a bidirectional range (an image) sees the later keys of that range too. New
- * keys and values are rounded to the cache's dtype first and attended as they are stored. A key
- * that no query sees is never read, nor is any cell at or beyond a row's length. docs/operator.md
- * is the full specification.
+ * query of a bidirectional range (an image) sees the later keys of that range too. New keys and
+ * values are rounded to the cache's dtype first and attended as they are stored. A key that no
+ * query sees is never read, nor is any cell at or beyond a row's length. docs/operator.md is the
+ * full specification.
  *
  * Bits. A row's result depends on that row's own inputs alone: not on other rows, the number of
  * threads, how its tokens were divided into calls, the block ids, or the cache form. Instruction

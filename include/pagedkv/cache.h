@@ -336,7 +336,9 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_seq_length(pkv_cache *cache, pkv_seq s
 /* Makes n children of a sequence that share its first `at` tokens, without copying: parallel
  * sampling, beams, branches. A child has the parent's options, and grows on its own.
  *
- * at is in [0, length]; n >= 0. children [n] receives the handles.
+ * at is in [0, length], and not inside a bidirectional range, whose first keys come from its later
+ * tokens too (nothing checks that: a sequence does not record its ranges). n >= 0. children [n]
+ * receives the handles.
  *
  * Returns PKV_OK; PKV_NO_BLOCKS when fewer than n sequences are left; PKV_NOT_RESIDENT when a
  * window group has released keys that a query at `at` would see; PKV_UNSUPPORTED with a continuous
@@ -349,9 +351,10 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_seq_fork(pkv_cache *cache, pkv_seq seq
  * them, reserved ones too: after rejected drafts, or, with length 0, to preempt it. A preempted
  * sequence keeps its handle and its indexed blocks stay cached; admit it again to go on.
  *
- * length is in [0, the sequence's length]. 0 always succeeds, and so does anything within
- * max_rewind. Otherwise every key that a query at `length` sees must still have its block. An
- * indexed block that the cut leaves half used is not written again: the next append copies it.
+ * length is in [0, the sequence's length], and as with forks not inside a bidirectional range. 0
+ * always succeeds, and so does anything within max_rewind. Otherwise every key that a query at
+ * `length` sees must still have its block. An indexed block that the cut leaves half used is not
+ * written again: the next append copies it.
  *
  * Returns PKV_OK; PKV_NOT_RESIDENT when a window group has released needed keys, and the last error
  * says the shortest length that is possible; PKV_BUSY when the sequence is in the open step;
@@ -390,6 +393,12 @@ struct pkv_prompt {
     const uint64_t *token_extra;
     /* >= 0. */
     int32_t num_tokens;
+    /* [num_bidirectional], ascending and disjoint, inside [0, num_tokens): tokens that see each
+     * other, such as an image's. No hit ends inside one. With the prefix cache each of their tokens
+     * needs a token_extra that is not 0 and stands for all of the range's content, since its keys
+     * come from all of it. */
+    const struct pkv_token_range *bidirectional;
+    int32_t num_bidirectional;
 };
 
 /* What an admission gave. */

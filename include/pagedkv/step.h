@@ -66,6 +66,13 @@ struct pkv_batch {
     const int64_t *position_ids;
     /* The caller's clock in nanoseconds; pins whose time is up by it end. 0 = not told. */
     uint64_t now_ns;
+    /* Bidirectional ranges (attn.h), in positions of each row's sequence: row i has those from
+     * cu_bidirectional[i] on, up to cu_bidirectional[i + 1]. A step cuts none: an image's tokens
+     * come in one step, at most max_step_tokens of them. Those that end before the step change
+     * nothing, so a prompt's list can be given up to where the step ends. token_extra as in struct
+     * pkv_prompt. cu_bidirectional [num_rows + 1] begins with 0 and never falls; NULL = none. */
+    const struct pkv_token_range *bidirectional;
+    const int32_t *cu_bidirectional;
 };
 
 /* Opens a step: reserves cells for the new tokens of a batch in every group, and plans its
@@ -78,8 +85,9 @@ struct pkv_batch {
  * Returns PKV_OK and the step in *step; PKV_NO_BLOCKS or PKV_NEVER_FITS when a required row finds
  * no blocks or passes a quota; PKV_STALE_HANDLE, and the last error names the row;
  * PKV_INVALID_ARGUMENT for a sequence listed twice, a row past max_seq_len, a position outside the
- * cos/sin tables, or more rows or tokens than the configuration allows; PKV_BUSY while a step is
- * open or the cache is closed; PKV_NO_MEMORY while scratch still grows. On a refusal nothing has
+ * cos/sin tables, a bidirectional range that is cut or unsound (the last error names the row and
+ * the range), or more rows or tokens than the configuration allows; PKV_BUSY while a step is open
+ * or the cache is closed; PKV_NO_MEMORY while scratch still grows. On a refusal nothing has
  * changed. Any thread; O(rows + tokens + blocks taken). */
 PKV_API PKV_NODISCARD enum pkv_status pkv_step_begin(pkv_cache *cache,
                                                      const struct pkv_batch *batch, pkv_step *step,
@@ -163,7 +171,8 @@ pkv_step_run_task(pkv_cache *cache, pkv_step step, enum pkv_phase phase, int32_t
  * that one from now on and its own is released.
  *
  * num_keep [rows that joined]: of row i the first num_keep[i] tokens are kept, in [0, q_len]; the
- * rest is dropped, such as rejected drafts. NULL = all.
+ * rest is dropped, such as rejected drafts. A bidirectional range is kept or dropped whole. NULL =
+ * all.
  *
  * Returns PKV_OK; PKV_INVALID_ARGUMENT, with the step still open, for a num_keep out of range, a
  * layer with pages that was not attended, or tasks that are left; PKV_STALE_HANDLE. It takes no
@@ -210,6 +219,10 @@ struct pkv_step_view {
      * the next one's. */
     struct pkv_kv_view first_layer;
     size_t layer_stride_bytes;
+    /* Row i has the bidirectional ranges from cu_bidirectional[i] on, in positions of its sequence:
+     * those of this step's tokens alone. [num_rows + 1]. */
+    const struct pkv_token_range *bidirectional;
+    const int32_t *cu_bidirectional;
 };
 
 /* Describes one group's part of an open step.

@@ -47,7 +47,7 @@ enum pkv_status admission_decide(pkv_cache *cache, const struct admission_reques
                                  struct pkv_shortage *shortage);
 
 /* What the arguments of a request say by themselves. PKV_INVALID_ARGUMENT. Needs no mutex. */
-enum pkv_status admission_check(const struct pkv_prompt *prompt, int32_t reserve_tokens,
-                                int32_t max_cached);
+enum pkv_status admission_check(const pkv_cache *cache, const struct pkv_prompt *prompt,
+                                int32_t reserve_tokens, int32_t max_cached);
 
 #endif

@@ -98,7 +98,7 @@ enum pkv_status pkv_seq_admit(pkv_cache *cache, pkv_seq seq, const struct pkv_pr
     if (cache == NULL || admission == NULL) {
         return refuse(PKV_INVALID_ARGUMENT, "%s is NULL", cache == NULL ? "cache" : "admission");
     }
-    enum pkv_status status = admission_check(prompt, reserve_tokens, max_cached);
+    enum pkv_status status = admission_check(cache, prompt, reserve_tokens, max_cached);
     if (status != PKV_OK) {
         return status;
     }

@@ -5,7 +5,10 @@
  * of its own, and marks the sequences that it names with it. */
 #include "runtime/batch.h"
 
+#include <string.h>
+
 #include "base/error.h"
+#include "runtime/prompt.h"
 
 static int32_t q_len_of(const struct pkv_batch *batch, int32_t row)
 {
@@ -55,6 +58,32 @@ static enum pkv_status check_tokens(const struct pkv_cache_config *config,
     return PKV_OK;
 }
 
+static enum pkv_status check_range_counts(const struct pkv_batch *batch)
+{
+    const int32_t *cu = batch->cu_bidirectional;
+    if (cu == NULL) {
+        return batch->bidirectional == NULL
+                   ? PKV_OK
+                   : refuse(PKV_INVALID_ARGUMENT,
+                            "batch->cu_bidirectional is NULL and bidirectional is not");
+    }
+    if (cu[0] != 0) {
+        return refuse(PKV_INVALID_ARGUMENT, "cu_bidirectional[0] = %d, not 0", cu[0]);
+    }
+    for (int32_t i = 0; i < batch->num_rows; i++) {
+        if (cu[i + 1] < cu[i]) {
+            return refuse(PKV_INVALID_ARGUMENT,
+                          "cu_bidirectional[%d] = %d, below the entry before it, %d", i + 1,
+                          cu[i + 1], cu[i]);
+        }
+    }
+    if (batch->bidirectional == NULL && cu[batch->num_rows] > 0) {
+        return refuse(PKV_INVALID_ARGUMENT, "batch->bidirectional is NULL, for %d ranges",
+                      cu[batch->num_rows]);
+    }
+    return PKV_OK;
+}
+
 enum pkv_status batch_check(const struct pkv_cache_config *config, const struct pkv_batch *batch,
                             const struct pkv_shortage *shortage)
 {
@@ -62,8 +91,11 @@ enum pkv_status batch_check(const struct pkv_cache_config *config, const struct 
         return refuse(PKV_INVALID_ARGUMENT, "batch->size = %zu, not %zu", batch->size,
                       sizeof *batch);
     }
-    const enum pkv_status status = check_rows(config, batch, shortage);
-    return status == PKV_OK ? check_tokens(config, batch) : status;
+    enum pkv_status status = check_rows(config, batch, shortage);
+    if (status == PKV_OK) {
+        status = check_tokens(config, batch);
+    }
+    return status == PKV_OK ? check_range_counts(batch) : status;
 }
 
 /* Rope reads a row of its cos/sin tables for each new token, so that row must exist. */
@@ -79,6 +111,37 @@ static enum pkv_status check_positions(const pkv_cache *cache, int32_t row,
         }
     }
     return PKV_OK;
+}
+
+/* The ranges of a row whose lengths are known: all are checked, and those of its new tokens become
+ * the step's. */
+static enum pkv_status resolve_ranges(pkv_cache *cache, const struct pkv_batch *batch, int32_t row)
+{
+    struct step *step = &cache->step;
+    const int32_t *cu = batch->cu_bidirectional;
+    const int32_t past = step_length_before(step, row);
+    int32_t first = cu != NULL ? cu[row] : 0;
+    const int32_t end = cu != NULL ? cu[row + 1] : 0;
+    const struct prompt_ranges ranges = {
+        .at = first < end ? batch->bidirectional + first : NULL,
+        .count = end - first,
+        .first_index = first,
+        .row = row,
+        .past = past,
+        .length = step->kv_lens[row],
+        .extra = batch->token_extra != NULL ? batch->token_extra + step->cu_seqlens[row] : NULL,
+    };
+    const enum pkv_status status = prompt_ranges_check(&ranges, cache_has_reuse(cache));
+    while (first < end && batch->bidirectional[first].begin < past) {
+        first++;
+    }
+    step->cu_ranges[row + 1] = step->cu_ranges[row];
+    if (status == PKV_OK && first < end) {
+        memcpy(step->ranges + step->cu_ranges[row], batch->bidirectional + first,
+               (size_t)(end - first) * sizeof *step->ranges);
+        step->cu_ranges[row + 1] += end - first;
+    }
+    return status;
 }
 
 /* What rows touch lies far apart: it is prefetched while all rows are resolved, before the first is
@@ -121,7 +184,8 @@ static enum pkv_status resolve_row(pkv_cache *cache, const struct pkv_batch *bat
     prefetch_row(cache, step->seqs[row], seq->length);
     step->cu_seqlens[row + 1] = step->cu_seqlens[row] + q_len;
     step->kv_lens[row] = seq->length + q_len;
-    return check_positions(cache, row, position_ids, seq->length, q_len);
+    const enum pkv_status status = check_positions(cache, row, position_ids, seq->length, q_len);
+    return status == PKV_OK ? resolve_ranges(cache, batch, row) : status;
 }
 
 enum pkv_status batch_resolve(pkv_cache *cache, const struct pkv_batch *batch)
@@ -134,6 +198,7 @@ enum pkv_status batch_resolve(pkv_cache *cache, const struct pkv_batch *batch)
     }
     cache->batch_stamp++;
     cache->step.cu_seqlens[0] = 0;
+    cache->step.cu_ranges[0] = 0;
     enum pkv_status status = PKV_OK;
     for (int32_t i = 0; status == PKV_OK && i < batch->num_rows; i++) {
         status = resolve_row(cache, batch, i);

@@ -32,6 +32,20 @@ static const struct prefix_window *windows_of(pkv_cache *cache, const struct seq
     return windows;
 }
 
+/* As many leading blocks as do not end inside a bidirectional range of the prompt, whose tokens are
+ * computed together. */
+static int32_t uncut_blocks(const struct pkv_prompt *prompt, int32_t num_blocks, int32_t block_size)
+{
+    for (int32_t i = prompt->num_bidirectional - 1; i >= 0; i--) {
+        const struct pkv_token_range *range = &prompt->bidirectional[i];
+        const int64_t length = (int64_t)num_blocks * block_size;
+        if (range->begin < length && length < range->end) {
+            num_blocks = range->begin / block_size;
+        }
+    }
+    return num_blocks;
+}
+
 int32_t match_run(pkv_cache *cache, const struct seq *model, const struct pkv_prompt *prompt,
                   int32_t max_blocks)
 {
@@ -40,10 +54,17 @@ int32_t match_run(pkv_cache *cache, const struct seq *model, const struct pkv_pr
     if (max_blocks == 0) {
         return 0;
     }
-    const int32_t count = prefix_index_match(reuse->index, &model->reuse.scope, prompt->token_ids,
-                                             prompt->token_extra, max_blocks, reuse->matched);
-    return prefix_index_resident(reuse->index, reuse->matched, count, windows_of(cache, model),
-                                 &reuse->num_furthest);
+    int32_t count = prefix_index_match(reuse->index, &model->reuse.scope, prompt->token_ids,
+                                       prompt->token_extra, max_blocks, reuse->matched);
+    const struct prefix_window *windows = windows_of(cache, model);
+    int32_t before;
+    do { /* what is resident of a shorter run may be cut by an earlier range */
+        before = count;
+        count = prefix_index_resident(reuse->index, reuse->matched, count, windows,
+                                      &reuse->num_furthest);
+        count = uncut_blocks(prompt, count, reuse->block_size);
+    } while (count < before);
+    return count;
 }
 
 /* Block i of a prompt, or of a sequence's tokens. */
@@ -93,7 +114,8 @@ int32_t match_pending(const pkv_cache *cache, const struct seq *model,
         if (seq->state != SEQ_LIVE || seq->reuse.no_publish) {
             continue;
         }
-        const int32_t shared = shared_blocks(cache, model, prompt, i, max_blocks);
+        const int32_t shared = uncut_blocks(
+            prompt, shared_blocks(cache, model, prompt, i, max_blocks), cache->reuse.block_size);
         if (shared > seq->reuse.num_published) {
             longest = max_i32(longest, shared);
         }

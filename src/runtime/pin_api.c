@@ -50,7 +50,7 @@ static enum pkv_status check_pin(const struct pkv_prompt *prompt, const pkv_pin 
     if (pin == NULL || num_pinned == NULL) {
         return refuse(PKV_INVALID_ARGUMENT, "%s is NULL", pin == NULL ? "pin" : "num_pinned");
     }
-    return prompt_check(prompt);
+    return prompt_check(prompt, true);
 }
 
 enum pkv_status pkv_prefix_pin(pkv_cache *cache, const struct pkv_seq_options *options,

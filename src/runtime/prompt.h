@@ -1,13 +1,32 @@
 /* SPDX-License-Identifier: MIT
  *
- * prompt.h: the check of a prompt that a caller passes: to admission, to a probe, to a pin. What is
- * checked is the struct itself; whether the prompt fits a cache is the question of those calls. */
+ * prompt.h: the check of a prompt that a caller passes: to admission, to a probe, to a pin; and of
+ * the bidirectional ranges of a prompt or of a row of a step. What is checked is the struct itself;
+ * whether the prompt fits a cache is the question of those calls. */
 #ifndef PKV_RUNTIME_PROMPT_H
 #define PKV_RUNTIME_PROMPT_H
 
 #include "pagedkv/cache.h"
 
-/* PKV_INVALID_ARGUMENT names what is wrong. A prompt of no tokens is sound. O(1). */
-enum pkv_status prompt_check(const struct pkv_prompt *prompt);
+#define PROMPT_NO_ROW (-1)
+
+/* Ranges of tokens [past, length), as they are named when they are refused. */
+struct prompt_ranges {
+    const struct pkv_token_range *at;
+    int32_t count;
+    int32_t first_index; /* of at[0] in the caller's list */
+    int32_t row;         /* of a batch; PROMPT_NO_ROW */
+    int32_t past;
+    int32_t length;
+    const uint64_t *extra; /* [length - past]; NULL = all 0 */
+};
+
+/* PKV_INVALID_ARGUMENT names what is wrong. A prompt of no tokens is sound. for_reuse: its tokens
+ * are looked up in a prefix cache. O(ranges and their tokens). */
+enum pkv_status prompt_check(const struct pkv_prompt *prompt, bool for_reuse);
+
+/* The same of ranges. for_reuse: each of their tokens needs an extra, because two ranges of equal
+ * ids but other tokens behind them have other keys. */
+enum pkv_status prompt_ranges_check(const struct prompt_ranges *ranges, bool for_reuse);
 
 #endif

@@ -44,17 +44,20 @@ struct step_group {
  * abort.
  *
  *   cu_seqlens[i + 1] - cu_seqlens[i] = new tokens of row i,  cu_seqlens[num_rows] = num_tokens
- *   kv_lens[i] = length of its sequence + those */
+ *   kv_lens[i] = length of its sequence + those
+ *   ranges [cu_ranges[i], cu_ranges[i + 1]) = bidirectional ranges of row i, of those tokens */
 struct step {
     uint64_t generation;
     bool is_open;
     bool has_position_ids;
     int32_t num_rows;
     int32_t num_tokens;
-    int32_t *seqs;         /* [max_step_rows] sequence indices, the rows of the tables */
-    int32_t *cu_seqlens;   /* [max_step_rows + 1] */
-    int32_t *kv_lens;      /* [max_step_rows] */
-    int64_t *position_ids; /* [max_step_tokens] */
+    int32_t *seqs;                  /* [max_step_rows] sequence indices, the rows of the tables */
+    int32_t *cu_seqlens;            /* [max_step_rows + 1] */
+    int32_t *kv_lens;               /* [max_step_rows] */
+    int64_t *position_ids;          /* [max_step_tokens] */
+    struct pkv_token_range *ranges; /* [max_step_tokens] */
+    int32_t *cu_ranges;             /* [max_step_rows + 1] */
 
     /* The layer that pkv_step_layer_begin began, and those of its tasks that have not run: the last
      * one marks it attended. Written by the threads that run tasks. */

@@ -4,6 +4,7 @@
  * a row of which nothing is kept, or whose sequence was destroyed, is undone like an abort.
  * Both are O(blocks touched), take no memory and cannot fail once they were checked. */
 #include "attn/gqa_plan.h"
+#include "attn/token_range.h"
 #include "base/error.h"
 #include "runtime/seq_life.h"
 #include "runtime/step_row.h"
@@ -64,13 +65,33 @@ static void commit(pkv_cache *cache, const int32_t *num_keep)
     close_step(cache);
 }
 
+/* What is kept of a row ends with its last token, or between its bidirectional ranges. */
+static enum pkv_status check_num_keep(const struct step *step, int32_t row, int32_t num_keep)
+{
+    const int32_t q_len = step_q_len(step, row);
+    const int32_t length = step_length_before(step, row) + num_keep;
+    if (num_keep < 0 || num_keep > q_len) {
+        return refuse(PKV_INVALID_ARGUMENT, "num_keep[%d] = %d, outside [0, %d]", row, num_keep,
+                      q_len);
+    }
+    const int32_t end =
+        token_ranges_seen_end(step->ranges + step->cu_ranges[row],
+                              step->cu_ranges[row + 1] - step->cu_ranges[row], length - 1);
+    if (num_keep > 0 && end > length) {
+        return refuse(PKV_INVALID_ARGUMENT,
+                      "num_keep[%d] = %d cuts a bidirectional range: position %d sees up to %d",
+                      row, num_keep, length - 1, end - 1);
+    }
+    return PKV_OK;
+}
+
 static enum pkv_status check_commit(const pkv_cache *cache, const int32_t *num_keep)
 {
     const struct step *step = &cache->step;
     for (int32_t i = 0; num_keep != NULL && i < step->num_rows; i++) {
-        if (num_keep[i] < 0 || num_keep[i] > step_q_len(step, i)) {
-            return refuse(PKV_INVALID_ARGUMENT, "num_keep[%d] = %d, outside [0, %d]", i,
-                          num_keep[i], step_q_len(step, i));
+        const enum pkv_status keep = check_num_keep(step, i, num_keep[i]);
+        if (keep != PKV_OK) {
+            return keep;
         }
     }
     const enum pkv_status status = step_check_no_tasks(step);

@@ -29,6 +29,8 @@ static struct gqa_row row_of(const struct step *step, const struct group *group,
         .kv_len = step->kv_lens[i],
         .kept_prefix = (int32_t)min_i64(group->step.kept_prefix[i], step->kv_lens[i]),
         .copy_src = NO_BLOCK,
+        .ranges = step->ranges + step->cu_ranges[i],
+        .num_ranges = step->cu_ranges[i + 1] - step->cu_ranges[i],
     };
     if (!group_is_paged(group)) {
         row.block = group->step.slot_ids[i];

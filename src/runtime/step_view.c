@@ -21,6 +21,8 @@ static struct pkv_step_view view_of(const pkv_cache *cache, int32_t g)
         .cu_seqlens_q = step->cu_seqlens,
         .kv_lens = step->kv_lens,
         .position_ids = step->has_position_ids ? step->position_ids : NULL,
+        .bidirectional = step->ranges,
+        .cu_bidirectional = step->cu_ranges,
         .kept_prefix = group->step.kept_prefix,
         .sliding_window = group->config->sliding_window,
         .copies = group->step.copies,

@@ -120,7 +120,12 @@ static void bad_batches_refuse(void)
     const pkv_seq twice[2] = {b.handle, b.handle};
     const pkv_seq stale[2] = {a.handle, {0}};
     int32_t q_lens[3] = {1, 1, 1};
-    const struct pkv_batch good = {sizeof good, seqs, q_lens, 2, 2, tokens, NULL, NULL, 0};
+    const struct pkv_batch good = {.size = sizeof good,
+                                   .seqs = seqs,
+                                   .q_lens = q_lens,
+                                   .num_rows = 2,
+                                   .num_required_rows = 2,
+                                   .token_ids = tokens};
     struct pkv_batch bad = good;
     bad.size = 0;
     ASSERT_STATUS(PKV_INVALID_ARGUMENT, begin_with(&c, &bad));
@@ -364,7 +369,11 @@ static void shortage_may_be_absent_only_when_all_rows_are_required(void)
     case_open(&c);
     ASSERT_STATUS(PKV_OK, case_create(&c, &a, NULL));
     const int32_t q_len = 5;
-    struct pkv_batch batch = {sizeof batch, &a.handle, &q_len, 1, 0, tokens, NULL, NULL, 0};
+    struct pkv_batch batch = {.size = sizeof batch,
+                              .seqs = &a.handle,
+                              .q_lens = &q_len,
+                              .num_rows = 1,
+                              .token_ids = tokens};
     ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_step_begin(c.cache, &batch, &step, NULL));
     batch.num_required_rows = 1;
     ASSERT_STATUS(PKV_NEVER_FITS, pkv_step_begin(c.cache, &batch, &step, NULL));
