@@ -65,6 +65,10 @@ static struct case_spec mixed(int variant)
     case_add_row(&spec, 1, 9, 130);
     case_add_row(&spec, 2, 0, 17);
     case_add_row(&spec, 3, 90, 100);
+    if (variant % 3 == 1) { /* images: keys that many tasks append and many attend to */
+        case_add_range(&spec, 1, 121, 130);
+        case_add_range(&spec, 3, 12, 95);
+    }
     return spec;
 }
 
