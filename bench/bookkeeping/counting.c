@@ -34,13 +34,12 @@ static void give(void *context, void *memory, size_t bytes, size_t alignment)
     free(memory);
 }
 
-/* mem_map aligns to 2 MiB, the only alignment that the library requests. */
 static void *map(void *context, size_t bytes, size_t alignment, int node)
 {
-    (void)alignment;
     (void)node;
     count(context);
-    return mem_map(&no_hooks, bytes);
+    return alignment == MEM_TABLE_ALIGNMENT ? mem_map_table(&no_hooks, bytes)
+                                            : mem_map(&no_hooks, bytes);
 }
 
 static void unmap(void *context, void *memory, size_t bytes)

@@ -244,10 +244,11 @@ struct pkv_hooks {
     void *(*alloc)(void *context, size_t bytes, size_t alignment);
     void (*free)(void *context, void *memory, size_t bytes, size_t alignment);
     /* Payload, the keys and values themselves, and other large tables: set both or neither.
-     * `alignment` is 2 MiB; `node` is a memory (NUMA) node, -1 = any, and always -1 so far. The
-     * memory may hold anything: the library reads nothing that it has not written. Default:
-     * anonymous mmap memory with huge pages advised, which costs physical memory only once it is
-     * touched. */
+     * `alignment` is 2 MiB where huge pages pay, and 4 KiB for tables of which little may ever be
+     * used; `node` is a memory (NUMA) node, -1 = any, and always -1 so far. The memory may hold
+     * anything: the library reads nothing that it has not written. Default: anonymous mmap memory,
+     * which costs physical memory only once it is touched; with 2 MiB huge pages are advised, with
+     * 4 KiB small ones. */
     void *(*map_pages)(void *context, size_t bytes, size_t alignment, int node);
     void (*unmap_pages)(void *context, void *memory, size_t bytes);
     /* Receives one line of text without a newline, such as a broken invariant that a *_check call

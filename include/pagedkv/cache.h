@@ -306,7 +306,7 @@ struct pkv_seq_options {
  *
  * Returns PKV_OK and the handle in *seq; PKV_NO_BLOCKS when max_seqs sequences exist, where one
  * destroyed during the open step counts until the step ends, or max_namespaces are in use;
- * PKV_INVALID_ARGUMENT; PKV_BUSY on a closed cache. Any thread; O(entries of its block tables). */
+ * PKV_INVALID_ARGUMENT; PKV_BUSY on a closed cache. Any thread; O(groups). */
 PKV_API PKV_NODISCARD enum pkv_status
 pkv_seq_create(pkv_cache *cache, const struct pkv_seq_options *options, pkv_seq *seq);
 

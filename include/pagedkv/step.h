@@ -196,7 +196,9 @@ struct pkv_step_view {
     int32_t num_rows;
     int32_t num_tokens;
     /* Paged groups: the table of row i is block_tables + (size_t)table_rows[i] * table_stride, with
-     * max_blocks entries, -1 where nothing is mapped. table_stride is in entries. */
+     * max_blocks entries, -1 where nothing is mapped. table_stride is in entries. max_blocks is
+     * that of this step: the entries of its longest table, so a small step is a small table however
+     * large max_seq_len is. */
     const int32_t *block_tables;
     const int32_t *table_rows;
     size_t table_stride;
@@ -230,7 +232,7 @@ struct pkv_step_view {
  * group is in [0, num_groups).
  *
  * Returns PKV_OK and fills *view, whose arrays are valid until commit or abort;
- * PKV_INVALID_ARGUMENT; PKV_STALE_HANDLE. The step's thread; O(1). */
+ * PKV_INVALID_ARGUMENT; PKV_STALE_HANDLE. The step's thread; O(rows + table entries). */
 PKV_API PKV_NODISCARD enum pkv_status pkv_step_view(pkv_cache *cache, pkv_step step, int32_t group,
                                                     struct pkv_step_view *view);
 

@@ -102,11 +102,13 @@ static size_t page_bytes(void)
 
 /* mmap knows no alignment: map that much more, and cut both ends off. Nothing is reserved or
  * touched, so a store may be larger than what is ever used of it. */
-static void *map_aligned(size_t bytes)
+static void *map_aligned(size_t bytes, size_t alignment)
 {
-    const size_t needed = round_up(bytes, page_bytes());
+    const size_t page = page_bytes();
+    const size_t needed = round_up(bytes, page);
     size_t mapped = 0;
-    if (needed == 0 || !checked_add(needed, MEM_PAGE_ALIGNMENT, &mapped)) {
+    alignment = alignment > page ? alignment : page;
+    if (needed == 0 || !checked_add(needed, alignment, &mapped)) {
         return NULL;
     }
     unsigned char *base = mmap(NULL, mapped, PROT_READ | PROT_WRITE,
@@ -114,20 +116,21 @@ static void *map_aligned(size_t bytes)
     if (base == MAP_FAILED) {
         return NULL;
     }
-    const size_t before = MEM_PAGE_ALIGNMENT - (uintptr_t)base % MEM_PAGE_ALIGNMENT;
-    const size_t after = MEM_PAGE_ALIGNMENT - before;
+    const size_t before = alignment - (uintptr_t)base % alignment;
+    const size_t after = alignment - before;
     munmap(base, before);
     if (after > 0) {
         munmap(base + before + needed, after);
     }
-    madvise(base + before, needed, MADV_HUGEPAGE);
+    madvise(base + before, needed,
+            alignment >= MEM_PAGE_ALIGNMENT ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
     return base + before;
 }
 
 static void *map_through(const struct pkv_hooks *hooks, size_t bytes, size_t alignment, int node)
 {
     return hooks->map_pages != NULL ? hooks->map_pages(hooks->context, bytes, alignment, node)
-                                    : map_aligned(bytes);
+                                    : map_aligned(bytes, alignment);
 }
 
 static void *counted_map(void *context, size_t bytes, size_t alignment, int node)
@@ -163,6 +166,11 @@ static void passed_parallel_for(void *context, int32_t num_tasks, pkv_task_funct
 void *mem_map(const struct pkv_hooks *hooks, size_t bytes)
 {
     return map_through(hooks, bytes, MEM_PAGE_ALIGNMENT, -1);
+}
+
+void *mem_map_table(const struct pkv_hooks *hooks, size_t bytes)
+{
+    return map_through(hooks, bytes, MEM_TABLE_ALIGNMENT, -1);
 }
 
 void mem_unmap(const struct pkv_hooks *hooks, void *memory, size_t bytes)

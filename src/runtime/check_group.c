@@ -57,7 +57,8 @@ static void check_table(pkv_cache *cache, int32_t g, int32_t seq, struct report 
     const struct seq_table *table = &group->tables.at[seq];
     const int32_t length = cache->seqs.at[seq].length;
     const int32_t *entries = seq_table_entries(&group->tables, seq);
-    const bool is_bounded = table->end >= 0 && table->end <= group->tables.max_blocks &&
+    const bool is_bounded = table->end >= 0 && table->end <= group->tables.num_set[seq] &&
+                            group->tables.num_set[seq] <= group->tables.max_blocks &&
                             table->hole_end >= table->kept_end;
     if (!report_expect(report, is_bounded, "a table's bounds (group %d, sequence %d, end %d)", g,
                        seq, table->end)) {
@@ -66,7 +67,7 @@ static void check_table(pkv_cache *cache, int32_t g, int32_t seq, struct report 
     report_expect(report, table->end >= length / group->config->block_size,
                   "a table that ends before its tokens (group %d, sequence %d, end %d)", g, seq,
                   table->end);
-    for (int32_t i = 0; i < group->tables.max_blocks; i++) {
+    for (int32_t i = 0; i < group->tables.num_set[seq]; i++) {
         if (seq_table_maps(table, i)) {
             check_entry(cache, g, seq, i, report);
         } else {

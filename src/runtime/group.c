@@ -53,6 +53,7 @@ void group_carve(const struct pkv_cache_config *config, const struct config_grou
 {
     const size_t num_blocks = of->max_blocks > 0 ? (size_t)of->config.num_blocks : 0;
     group->tables.at = carve(carver, (size_t)config->max_seqs, sizeof *group->tables.at);
+    group->tables.num_set = carve(carver, (size_t)config->max_seqs, sizeof *group->tables.num_set);
     group->blocks.at = carve(carver, num_blocks, sizeof *group->blocks.at);
 }
 
@@ -76,7 +77,7 @@ static enum pkv_status build_tables(struct group *group, const struct pkv_cache_
     if (!entry_bytes_of(config, of, &bytes)) {
         return refuse(PKV_INVALID_ARGUMENT, "block tables overflow size_t");
     }
-    tables->entries = mem_map(hooks, bytes);
+    tables->entries = mem_map_table(hooks, bytes);
     if (tables->entries == NULL) {
         return refuse(PKV_NO_MEMORY, "no memory for %zu bytes of block tables", bytes);
     }

@@ -28,6 +28,7 @@ static void adopt_in_group(const struct prefix_index *index, const struct prefix
 {
     const struct seq_table *table = &group->tables.at[seq];
     int32_t *entries = seq_table_entries(&group->tables, seq);
+    seq_table_set(&group->tables, seq, num_blocks);
     for (int32_t i = 0; i < num_blocks; i++) {
         if (seq_table_maps(table, i)) {
             entries[i] = prefix_index_block(index, nodes[i], group->index);

@@ -11,7 +11,7 @@
 enum pkv_status seq_life_check_room(const pkv_cache *cache, int32_t count);
 
 /* An empty sequence with the options of `model`, which passes its namespaces on; its index. There
- * must be room. O(groups * max_blocks). */
+ * must be room. O(groups). */
 int32_t seq_life_claim(pkv_cache *cache, const struct seq *model);
 
 /* Destroys a live sequence: at once, or, when it is in the open step, as soon as that ends. */

@@ -28,20 +28,24 @@ int32_t seq_table_num_mapped(const struct seq_table *table, int32_t end)
     return min_i32(table->kept_end, end) + max_i32(0, end - table->hole_end);
 }
 
+void seq_table_set(struct seq_table_set *tables, int32_t seq, int32_t end)
+{
+    int32_t *entries = seq_table_entries(tables, seq);
+    while (tables->num_set[seq] < end) {
+        entries[tables->num_set[seq]++] = NO_BLOCK;
+    }
+}
+
 void seq_table_reset(struct seq_table_set *tables, int32_t seq, int32_t kept_prefix)
 {
-    struct seq_table *table = &tables->at[seq];
-    *table = seq_table_adopted(tables, kept_prefix, 0, 0);
-    int32_t *entries = seq_table_entries(tables, seq);
-    for (int32_t i = 0; i < tables->max_blocks; i++) {
-        entries[i] = NO_BLOCK;
-    }
+    tables->at[seq] = seq_table_adopted(tables, kept_prefix, 0, 0);
 }
 
 void seq_table_extend(struct seq_table_set *tables, int32_t seq, int32_t end)
 {
     struct seq_table *table = &tables->at[seq];
     int32_t *entries = seq_table_entries(tables, seq);
+    seq_table_set(tables, seq, end);
     while (table->end < end) {
         entries[table->end] = block_take(tables->blocks, seq);
         table->end++;
@@ -98,6 +102,7 @@ void seq_table_fork(struct seq_table_set *tables, int32_t parent, int32_t child,
     const int32_t block_size = tables->blocks->block_size;
     const int32_t *from = seq_table_entries(tables, parent);
     int32_t *to = seq_table_entries(tables, child);
+    seq_table_set(tables, child, cut.end);
     for (int32_t i = 0; i < cut.end; i++) {
         if (from[i] == NO_BLOCK) {
             continue;

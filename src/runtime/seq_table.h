@@ -11,13 +11,16 @@
 
 /* A sequence's side of one group. Paged: its block table, of which entry i is
  *
- *   mapped exactly when  i < end  and  (i < kept_end  or  i >= hole_end),  else -1
+ *   mapped exactly when  i < end  and  (i < kept_end  or  i >= hole_end),  else -1 if i < num_set
  *
  *   kept_end = ceil(kept prefix / block_size),  0 without a window
  *   kept_end <= hole_end: the blocks of entries [kept_end, hole_end) were released for good
  *   while end < promised_end, each block released is replaced by one at the end
  *   end >= floor(length / block_size); blocks from ceil(length / block_size) on are reserved:
  *   count 1, writer this sequence
+ *
+ * Entries from num_set on were never written for any sequence of this index, so what a table costs
+ * is what its longest sequence used of it, whatever max_seq_len is.
  *
  * Continuous: its handle of a slot, and the slot's number. */
 struct seq_table {
@@ -34,6 +37,7 @@ struct seq_table {
 struct seq_table_set {
     struct block_set *blocks;
     struct seq_table *at; /* [max_seqs] */
+    int32_t *num_set;     /* [max_seqs] leading entries that hold something; never falls */
     int32_t *entries;     /* [max_seqs][stride], reserved address space */
     size_t stride;        /* of which max_blocks are entries */
     size_t entry_bytes;
@@ -46,7 +50,10 @@ static inline int32_t *seq_table_entries(const struct seq_table_set *tables, int
     return tables->entries + (size_t)seq * tables->stride;
 }
 
-/* An empty table. O(max_blocks). */
+/* Entries below `end` hold something: those that never did hold -1 from now on. */
+void seq_table_set(struct seq_table_set *tables, int32_t seq, int32_t end);
+
+/* An empty table, whose entries were left -1. O(1). */
 void seq_table_reset(struct seq_table_set *tables, int32_t seq, int32_t kept_prefix);
 
 /* Maps free blocks up to entry `end`; there must be enough. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * A row of ids is always written; the row of extras only once a token of the sequence has one: then
- * the whole row is zeroed first, since most sequences never touch theirs. */
+ * those of the tokens known so far are zeroed first, since most sequences never touch theirs. */
 #include "runtime/seq_tokens.h"
 
 #include <string.h>
@@ -36,13 +36,12 @@ enum pkv_status seq_tokens_map(struct seq_tokens_rows *rows, int32_t max_seqs, i
         return refuse(PKV_INVALID_ARGUMENT, "the sequences' tokens overflow size_t");
     }
     *rows = (struct seq_tokens_rows){
-        .ids = mem_map(hooks, ids),
-        .extra = mem_map(hooks, extra),
+        .ids = mem_map_table(hooks, ids),
+        .extra = mem_map_table(hooks, extra),
         .id_stride = row_stride_of(max_seq_len, sizeof(int32_t)),
         .extra_stride = row_stride_of(max_seq_len, sizeof(uint64_t)),
         .id_bytes = ids,
         .extra_bytes = extra,
-        .max_seq_len = max_seq_len,
     };
     return rows->ids != NULL && rows->extra != NULL
                ? PKV_OK
@@ -90,7 +89,7 @@ static void record(struct seq_tokens_rows *rows, int32_t seq, struct seq_tokens 
     memcpy(seq_tokens_ids(rows, seq) + first, tokens->token_ids, count * sizeof *tokens->token_ids);
     uint64_t *extra = seq_tokens_extra(rows, seq);
     if (tokens->token_extra != NULL && !of->has_extra) {
-        memset(extra, 0, (size_t)rows->max_seq_len * sizeof *extra);
+        memset(extra, 0, (size_t)of->num_known * sizeof *extra);
         of->has_extra = true;
     }
     if (tokens->token_extra != NULL) {

@@ -17,7 +17,7 @@ struct seq_tokens {
     bool has_extra;
 };
 
-/* The rows of all sequences, reserved address space of which max_seq_len entries a row are used. */
+/* The rows of all sequences: reserved address space, room for max_seq_len tokens a row. */
 struct seq_tokens_rows {
     int32_t *ids;    /* [max_seqs][id_stride] */
     uint64_t *extra; /* [max_seqs][extra_stride] */
@@ -25,7 +25,6 @@ struct seq_tokens_rows {
     size_t extra_stride;
     size_t id_bytes;
     size_t extra_bytes;
-    int32_t max_seq_len;
 };
 
 /* Bytes of the rows; false when they overflow. */

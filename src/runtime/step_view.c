@@ -1,14 +1,29 @@
 /* SPDX-License-Identifier: MIT
  *
  * The open step as a caller with attention of its own reads it: the arrays of the step and of one
- * group. Nothing is copied, since they are constant until commit or abort. O(1). */
+ * group. Nothing is copied, since they are constant until commit or abort; tables of unequal length
+ * are read as one rectangle, so the short ones are set to -1 up to the end of the longest. */
 #include "base/error.h"
+#include "base/minmax.h"
 #include "runtime/cache.h"
+
+/* The entries of the longest table, which all tables have from now on. */
+static int32_t even_tables(const struct step *step, struct seq_table_set *tables)
+{
+    int32_t end = 0;
+    for (int32_t i = 0; i < step->num_rows; i++) {
+        end = max_i32(end, tables->at[step->seqs[i]].end);
+    }
+    for (int32_t i = 0; i < step->num_rows; i++) {
+        seq_table_set(tables, step->seqs[i], end);
+    }
+    return end;
+}
 
 static struct pkv_step_view view_of(const pkv_cache *cache, int32_t g)
 {
     const struct step *step = &cache->step;
-    const struct group *group = &cache->groups[g];
+    struct group *group = &cache->groups[g];
     const bool is_paged = group_is_paged(group);
     return (struct pkv_step_view){
         .num_rows = step->num_rows,
@@ -16,7 +31,7 @@ static struct pkv_step_view view_of(const pkv_cache *cache, int32_t g)
         .block_tables = group->tables.entries,
         .table_rows = is_paged ? step->seqs : NULL,
         .table_stride = group->tables.stride,
-        .max_blocks = group->tables.max_blocks,
+        .max_blocks = is_paged ? even_tables(step, &group->tables) : 0,
         .slot_ids = is_paged ? NULL : group->step.slot_ids,
         .cu_seqlens_q = step->cu_seqlens,
         .kv_lens = step->kv_lens,

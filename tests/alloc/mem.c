@@ -218,6 +218,10 @@ static void the_page_hook_is_told_bytes_alignment_and_any_node(void)
     CU_ASSERT_EQUAL(request.node, -1);
     mem_unmap(&mem.routed, pages, 12345);
     CU_ASSERT(request.bytes == 12345 && request.node == 1);
+    pages = mem_map_table(&mem.routed, 12345);
+    CU_ASSERT(request.bytes == 12345 && request.alignment == MEM_TABLE_ALIGNMENT);
+    CU_ASSERT_EQUAL(request.node, -1);
+    mem_unmap(&mem.routed, pages, 12345);
     mem_close(&mem);
 }
 

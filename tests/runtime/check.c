@@ -232,6 +232,11 @@ static void set_end(pkv_cache *cache, int32_t value)
     put_int(&cache->groups[0].tables.at[0].end, value);
 }
 
+static void set_num_set(pkv_cache *cache, int32_t value)
+{
+    put_int(&cache->groups[0].tables.num_set[0], value);
+}
+
 static void set_kept_end(pkv_cache *cache, int32_t value)
 {
     put_int(&cache->groups[0].tables.at[0].kept_end, value);
@@ -261,6 +266,8 @@ static void damage_to_tables_is_reported(void)
         {"a block twice in one table", repeat_entry, 0},
         {"a table's bounds", set_end, -1},
         {"a table's bounds", set_end, 17},
+        {"a table's bounds", set_num_set, 2},
+        {"a table's bounds", set_num_set, 17},
         {"a table's bounds", set_kept_end, 1},
         {"a table's bounds", set_hole_end, -1},
         {"a table that ends before its tokens", set_end, 1},
@@ -276,6 +283,7 @@ static void damage_to_tables_is_reported(void)
     };
     struct runtime_case c;
     open_family(&c);
+    seq_table_set(&c.cache->groups[0].tables, 0, 16); /* as if it had been that long once */
     ASSERT_REPORTED(c.cache, damages);
     case_close(&c);
 }
