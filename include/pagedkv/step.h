@@ -62,7 +62,7 @@ struct pkv_batch {
     /* [sum of q_lens], as in struct pkv_prompt; NULL = all 0. */
     const uint64_t *token_extra;
     /* [sum of q_lens], the position by which rope rotates each token; NULL = its position in the
-     * sequence. It does not change what a query sees. */
+     * sequence. It does not change what a query sees. Refused where no layer has rope. */
     const int64_t *position_ids;
     /* The caller's clock in nanoseconds; pins whose time is up by it end. 0 = not told. */
     uint64_t now_ns;

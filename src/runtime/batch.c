@@ -196,6 +196,9 @@ enum pkv_status batch_resolve(pkv_cache *cache, const struct pkv_batch *batch)
     if (cache->step.is_open) {
         return refuse(PKV_BUSY, "a step is open");
     }
+    if (batch->position_ids != NULL && cache->rope_positions == INT64_MAX) {
+        return refuse(PKV_INVALID_ARGUMENT, "position_ids is set, but no layer has rope");
+    }
     cache->batch_stamp++;
     cache->step.cu_seqlens[0] = 0;
     cache->step.cu_ranges[0] = 0;

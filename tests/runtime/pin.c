@@ -449,6 +449,7 @@ static void a_flushed_block_that_is_taken_before_the_sweep_says_so(void)
     for (int32_t i = 0; i < 3; i++) {
         CU_ASSERT(is_end(&events[2 + i], PKV_REASON_FLUSH, &stored[2 - i]));
     }
+    CU_ASSERT_EQUAL(prefix_stats(&c).evicted_blocks, 2); /* the flushed ones are no evictions */
     CU_ASSERT_EQUAL(case_check(&c), 0);
     ASSERT_STATUS(PKV_OK, pkv_namespace_flush(c.cache, &nobody, &report)); /* sweeps */
     CU_ASSERT(report.held == 6 && report.orphaned == 0 && report.removed == 0);
