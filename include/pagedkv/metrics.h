@@ -158,6 +158,8 @@ struct pkv_block_info {
     struct pkv_block_key parent_key;
     /* XXH3-128 over tag, length and bytes of each field of its namespace; 0 for no fields. */
     struct pkv_block_key namespace_key;
+    /* Blocks before it in its prompt: 0 for a first block. */
+    int32_t depth;
 };
 
 /* Shows every block of every paged group to a callback, in order of group and block: for tools, and
@@ -176,9 +178,9 @@ pkv_cache_visit(pkv_cache *cache, bool (*visit)(void *context, const struct pkv_
 
 /* What happened to a block of the prefix index. */
 enum pkv_event_kind {
-    /* It can be found from now on. */
+    /* One more group has it, or several. */
     PKV_EVENT_STORED = 0,
-    /* It cannot be found any more, in any group. */
+    /* A group has lost it, or several. */
     PKV_EVENT_REMOVED = 1,
     /* Nothing can be found any more: a reset. The keys are 0. */
     PKV_EVENT_CLEARED = 2,
@@ -202,18 +204,27 @@ enum pkv_event_reason {
     PKV_REASON_CORRUPT = 5
 };
 
-/* One event. Numbers count from 1 without gaps, in the one order in which things happened. */
+/* One event: another set of groups has a block. Numbers count from 1 without gaps, in the one order
+ * in which things happened.
+ *
+ * An index of what a cache holds follows from events alone: for each key the set `groups`, nothing
+ * after a CLEARED. */
 struct pkv_event {
     uint64_t number;
     enum pkv_event_kind kind;
     enum pkv_event_reason reason;
-    /* What the block holds. The event is of the content, in whatever groups: a block is stored when
-     * the first group has it, and removed when the last one has lost it. */
+    /* What the block holds. */
     struct pkv_block_key key;
     /* Of the block before it in its prompt; 0 for a first block. */
     struct pkv_block_key parent_key;
     /* As in struct pkv_block_info. */
     struct pkv_block_key namespace_key;
+    /* The groups that have the block now, after the event: bit g is group g of the configuration.
+     * 0 = it cannot be found any more. Several changes of one kind to a block, one after the other,
+     * are one event. */
+    uint64_t groups;
+    /* Blocks before it in its prompt: 0 for a first block. */
+    int32_t depth;
 };
 
 /* Takes the oldest events out of the ring of config.num_events.

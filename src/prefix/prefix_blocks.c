@@ -29,8 +29,8 @@ static void part(struct prefix_index *index, int32_t group, int32_t block)
     index->block_nodes[group][block] = 0;
     prefix_namespace_count(&index->namespaces, node->namespace_id, -1);
     node->num_blocks--;
+    observe(index, PREFIX_REMOVED, at);
     if (node->num_blocks == 0) {
-        observe(index, PREFIX_REMOVED, at);
         prefix_node_free_unneeded(&index->nodes, at);
     }
 }
@@ -77,9 +77,7 @@ int32_t prefix_index_attach(struct prefix_index *index, struct prefix_ref ref, i
     index->block_nodes[group][block] = ref.index + 1;
     prefix_namespace_count(&index->namespaces, node->namespace_id, 1);
     node->num_blocks++;
-    if (node->num_blocks == 1) {
-        observe(index, PREFIX_STORED, ref.index);
-    }
+    observe(index, PREFIX_STORED, ref.index);
     return block;
 }
 

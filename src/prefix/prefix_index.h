@@ -38,12 +38,12 @@
 #include "prefix/prefix_node.h"
 
 enum prefix_change {
-    PREFIX_STORED, /* a node got its first block */
-    PREFIX_REMOVED /* a node lost its last block; it can be read until the observer returns */
+    PREFIX_STORED, /* a node got a block in one more group */
+    PREFIX_REMOVED /* a node lost its block of a group; it can be read until the observer returns */
 };
 
 /* Called at each such change, for events and counters. It must not call the index except to read. A
- * node that loses its last block was evicted while it is live, flushed or reset when it is not. */
+ * node that loses a block was evicted while it is live, flushed or reset when it is not. */
 typedef void prefix_observer(void *context, enum prefix_change change, struct prefix_ref node);
 
 /* max_namespaces bounds the sets of fields alive at one time, and the field values too. Nodes keep

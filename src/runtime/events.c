@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/little_endian.h"
+#include "prefix/prefix_blocks.h"
 #include "prefix/prefix_flush.h"
 #include "prefix/prefix_hash.h"
 
@@ -19,6 +20,7 @@ void events_init(struct events *events, const struct prefix_index *index, int32_
     events->capacity = capacity;
     events->first = 1;
     events->next = 1;
+    events->sealed = 1;
 }
 
 /* Tag and length go before each field's bytes, so no two sets are written the same. */
@@ -49,11 +51,35 @@ struct event_keys events_keys(const struct prefix_index *index, struct prefix_re
     }
     keys.key = of->key;
     keys.of_namespace = namespace_key(index, of->namespace_id);
+    keys.depth = of->depth;
     const struct prefix_node *parent = prefix_index_node(index, of->parent);
     if (parent != NULL) {
         keys.parent = parent->key;
     }
     return keys;
+}
+
+/* The groups in which a node has a block: bit g for group g. */
+static uint64_t groups_of(const struct prefix_index *index, struct prefix_ref node)
+{
+    uint64_t groups = 0;
+    for (int32_t g = 0; g < index->config.num_groups; g++) {
+        const bool has_block = prefix_index_block(index, node, g) != PREFIX_NONE;
+        groups |= (uint64_t)has_block << g;
+    }
+    return groups;
+}
+
+/* The newest event, when the change is one more of its kind to the same block; else NULL. */
+static struct pkv_event *newest_of(struct events *events, const struct pkv_event *change)
+{
+    if (events->next == events->first || events->next <= events->sealed) {
+        return NULL;
+    }
+    struct pkv_event *newest = &events->ring[(events->next - 1) % (uint64_t)events->capacity];
+    const bool is_same = newest->kind == change->kind && newest->reason == change->reason &&
+                         prefix_key_equals(newest->key, change->key);
+    return is_same ? newest : NULL;
 }
 
 static void record(struct events *events, const struct pkv_event *event)
@@ -88,14 +114,22 @@ void events_observe(void *context, enum prefix_change change, struct prefix_ref 
         return;
     }
     const struct event_keys keys = events_keys(events->index, node);
+    const uint64_t groups = groups_of(events->index, node);
     const struct pkv_event event = {
         .kind = is_stored ? PKV_EVENT_STORED : PKV_EVENT_REMOVED,
         .reason = is_stored ? PKV_REASON_COMMIT : reason_of_removal(events->index, node),
         .key = keys.key,
         .parent_key = keys.parent,
         .namespace_key = keys.of_namespace,
+        .groups = groups,
+        .depth = keys.depth,
     };
-    record(events, &event);
+    struct pkv_event *newest = newest_of(events, &event);
+    if (newest != NULL) {
+        newest->groups = groups;
+    } else {
+        record(events, &event);
+    }
 }
 
 void events_clear(struct events *events)
@@ -103,6 +137,12 @@ void events_clear(struct events *events)
     const struct pkv_event event = {.kind = PKV_EVENT_CLEARED, .reason = PKV_REASON_RESET};
     events->cleared_epoch = prefix_index_epoch(events->index);
     record(events, &event);
+}
+
+uint64_t events_seal(struct events *events)
+{
+    events->sealed = events->next;
+    return events->next;
 }
 
 int32_t events_drain(struct events *events, struct pkv_event *to, int32_t max_events)

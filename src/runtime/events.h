@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * events.h: which blocks became cached and which ceased to be, in one order, in a ring that never
- * grows. The mutex is held. O(1). */
+ * events.h: which blocks became cached and which ceased to be, in which groups, in one order, in a
+ * ring that never grows. The mutex is held. O(groups). */
 #ifndef PKV_RUNTIME_EVENTS_H
 #define PKV_RUNTIME_EVENTS_H
 
@@ -11,13 +11,18 @@
 /* The last events: number n lies in ring[n % capacity].
  *
  *   next - first waiting,  first <= next,  next - first <= capacity
- *   num_lost: overwritten since the last drain */
+ *   num_lost: overwritten since the last drain
+ *
+ * The newest event takes up a further change of the same kind to the same block, so that a block
+ * which is stored in all groups is one event. One that was drained, or that a walk over the blocks
+ * has counted among what it shows, is sealed: nothing is added to it. */
 struct events {
     struct pkv_event *ring;
     const struct prefix_index *index;
     int32_t capacity;
     uint64_t first;
     uint64_t next;
+    uint64_t sealed; /* events of a lower number do not change any more */
     uint64_t num_lost;
     uint64_t total_lost;
     uint64_t cleared_epoch; /* nodes of an earlier one went with the last CLEARED */
@@ -32,17 +37,21 @@ void events_observe(void *context, enum prefix_change change, struct prefix_ref 
 /* The index was reset: all that was stored before is gone. */
 void events_clear(struct events *events);
 
+/* The number of the next event; all before it stay as they are. */
+uint64_t events_seal(struct events *events);
+
 /* Moves the oldest waiting events, at most max_events, to `to`; returns how many. */
 int32_t events_drain(struct events *events, struct pkv_event *to, int32_t max_events);
 
 /* The events lost since this was asked last. */
 uint64_t events_take_lost(struct events *events);
 
-/* Keys of a live node, of its parent and of its namespace, as events and tools show them. */
+/* A live node as events and tools show it: its keys and its place. */
 struct event_keys {
     struct pkv_block_key key;
     struct pkv_block_key parent;
     struct pkv_block_key of_namespace;
+    int32_t depth;
 };
 struct event_keys events_keys(const struct prefix_index *index, struct prefix_ref node);
 

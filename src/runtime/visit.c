@@ -23,6 +23,7 @@ static struct pkv_block_info info_of(const pkv_cache *cache, int32_t g, int32_t 
             info.key = keys.key;
             info.parent_key = keys.parent;
             info.namespace_key = keys.of_namespace;
+            info.depth = keys.depth;
         }
     }
     if (info.ref_count > 0) {
@@ -61,7 +62,7 @@ enum pkv_status pkv_cache_visit(pkv_cache *cache,
         return refuse(PKV_INVALID_ARGUMENT, "%s is NULL", cache == NULL ? "cache" : "visit");
     }
     cache_lock(cache);
-    const uint64_t next = cache->events.next;
+    const uint64_t next = events_seal(&cache->events);
     cache_unlock(cache);
     if (next_event != NULL) {
         *next_event = next;

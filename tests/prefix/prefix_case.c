@@ -18,7 +18,11 @@ static void record_change(void *context, enum prefix_change change, struct prefi
     struct prefix_case_log *log = &fixture->log;
     const struct prefix_node *read = prefix_index_node(fixture->index, node);
     CU_ASSERT_FATAL(read != NULL);
-    if (log->count < PREFIX_CASE_LOG) {
+    log->calls++;
+    const int32_t last = log->count - 1;
+    const bool is_same = last >= 0 && last < PREFIX_CASE_LOG && log->change[last] == change &&
+                         prefix_key_equals(log->key[last], read->key);
+    if (!is_same && log->count < PREFIX_CASE_LOG) {
         log->change[log->count] = change;
         log->key[log->count] = read->key;
         log->count++;

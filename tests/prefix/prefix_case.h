@@ -30,8 +30,9 @@ extern const struct prefix_config prefix_case_two_groups;
 /* 0, 1, 2, .. */
 extern const int32_t prefix_case_tokens[64];
 
-/* Changes as the observer saw them. */
+/* Changes as the observer saw them; the same to the same node again is only counted. */
 struct prefix_case_log {
+    int32_t calls;
     int32_t count;
     enum prefix_change change[PREFIX_CASE_LOG];
     struct pkv_block_key key[PREFIX_CASE_LOG];
