@@ -29,6 +29,31 @@
 extern "C" {
 #endif
 
+/* ---- keys ---------------------------------------------------------------------------------- */
+
+/* Computes the keys by which a cache knows the blocks of a prompt, without a cache: for a router,
+ * which compares them with the events of many caches (metrics.h). They are those of every cache
+ * with this configuration, in any process and on any machine. docs/keys.md has the format byte by
+ * byte, and how a hit follows from keys and events.
+ *
+ * config is that of the caches, with prefix_cache; of it only groups (but not num_blocks), the
+ * layers' group and shares_kv, dtype, max_seq_len (which limits windows) and the fingerprint enter
+ * keys. options (may be NULL) are those of the sequence: its namespace fields, and its kept_prefix
+ * where windows are. prompt may be longer than max_seq_len.
+ *
+ * keys [max_keys] receives one key for each full block of the prompt from the first on, and *count
+ * how many: prompt->num_tokens / block_size, or max_keys (>= 0) when that is less. A cache never
+ * adopts the last token of a prompt, so a block that ends with it is found by longer prompts only.
+ *
+ * Returns PKV_OK; PKV_UNSUPPORTED without prefix_cache; PKV_NO_MEMORY when config->hooks have none
+ * for the bytes of one block; else the statuses of pkv_cache_size and pkv_seq_create. Nothing is
+ * written but on PKV_OK. Any thread, and no lock; O(num_tokens + groups + layers). */
+PKV_API PKV_NODISCARD enum pkv_status pkv_prefix_keys(const struct pkv_cache_config *config,
+                                                      const struct pkv_seq_options *options,
+                                                      const struct pkv_prompt *prompt,
+                                                      int32_t max_keys, struct pkv_block_key *keys,
+                                                      int32_t *count);
+
 /* ---- pins ---------------------------------------------------------------------------------- */
 
 /* A pinned prefix. A zeroed handle is stale in every cache. */

@@ -23,17 +23,18 @@ static unsigned char *put_key(unsigned char *to, struct pkv_block_key key)
     return put_u64(put_u64(to, key.low), key.high);
 }
 
-size_t prefix_content_head(const struct prefix_content_writer *writer, int32_t namespace_id)
+size_t prefix_content_head(const struct prefix_content_writer *writer,
+                           const struct pkv_namespace_field *fields, int32_t num_fields)
 {
-    struct pkv_namespace_field fields[PKV_MAX_NAMESPACE_FIELDS];
-    const int32_t num_fields = prefix_namespace_read(writer->namespaces, namespace_id, fields);
     unsigned char *to = put_key(writer->buffer, writer->fingerprint);
     to = put_u32(to, (uint32_t)writer->block_size);
     to = put_u32(to, (uint32_t)num_fields);
     for (int32_t i = 0; i < num_fields; i++) {
         to = put_u32(to, (uint32_t)fields[i].tag);
         to = put_u32(to, (uint32_t)fields[i].length);
-        memcpy(to, fields[i].bytes, (size_t)fields[i].length);
+        if (fields[i].length > 0) {
+            memcpy(to, fields[i].bytes, (size_t)fields[i].length);
+        }
         to += fields[i].length;
     }
     return (size_t)(to - writer->buffer);

@@ -15,7 +15,6 @@
 #include <stddef.h>
 
 #include "prefix/prefix_key.h"
-#include "prefix/prefix_namespace.h"
 #include "prefix/prefix_ref.h"
 
 struct prefix_content {
@@ -28,7 +27,6 @@ struct prefix_content {
 
 /* What writes the strings. The head is written once for a run of blocks of one namespace. */
 struct prefix_content_writer {
-    const struct prefix_namespace_table *namespaces;
     struct pkv_block_key fingerprint;
     int32_t block_size;
     unsigned char *buffer; /* [prefix_content_bytes(block_size)] */
@@ -36,8 +34,9 @@ struct prefix_content_writer {
 
 size_t prefix_content_bytes(int32_t block_size);
 
-/* Writes the head of a namespace; its length. */
-size_t prefix_content_head(const struct prefix_content_writer *writer, int32_t namespace_id);
+/* Writes the head of a namespace, whose fields are in order of tag; its length. */
+size_t prefix_content_head(const struct prefix_content_writer *writer,
+                           const struct pkv_namespace_field *fields, int32_t num_fields);
 
 /* Content of a block behind one with key *above, NULL for none, after the head of its namespace was
  * written with this length. extra may be NULL. The parent is the root: the caller sets it. */

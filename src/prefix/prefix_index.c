@@ -50,8 +50,7 @@ static void set_bounds(struct prefix_index *index)
                                               .num_groups = config->num_groups,
                                               .mask = {low_bits(key_bits), low_bits(key_bits - 64)},
                                               .seed = config->seed};
-    index->writer = (struct prefix_content_writer){.namespaces = &index->namespaces,
-                                                   .fingerprint = config->fingerprint,
+    index->writer = (struct prefix_content_writer){.fingerprint = config->fingerprint,
                                                    .block_size = config->block_size};
 }
 
@@ -296,12 +295,19 @@ struct prefix_counters prefix_index_counters(const struct prefix_index *index)
                                     .evictions = index->num_evictions};
 }
 
+size_t prefix_index_head(const struct prefix_index *index, int32_t namespace_id)
+{
+    struct pkv_namespace_field fields[PKV_MAX_NAMESPACE_FIELDS];
+    const int32_t num_fields = prefix_namespace_read(&index->namespaces, namespace_id, fields);
+    return prefix_content_head(&index->writer, fields, num_fields);
+}
+
 struct prefix_content prefix_index_content(const struct prefix_index *index,
                                            struct prefix_ref parent, int32_t namespace_id,
                                            const int32_t *tokens, const uint64_t *extra)
 {
     const struct prefix_node *above = prefix_node_at(&index->nodes, parent);
-    const size_t head_bytes = prefix_content_head(&index->writer, namespace_id);
+    const size_t head_bytes = prefix_index_head(index, namespace_id);
     struct prefix_content content;
     prefix_content_make(&index->writer, head_bytes, namespace_id,
                         above == NULL ? NULL : &above->key, tokens, extra, &content);

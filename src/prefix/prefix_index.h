@@ -158,6 +158,9 @@ int32_t prefix_index_max_namespaces(const struct prefix_index *index);
 int32_t prefix_index_num_used(const struct prefix_index *index);
 struct prefix_counters prefix_index_counters(const struct prefix_index *index);
 
+/* For the module: writes the head of a namespace into the writer's buffer; its length. */
+size_t prefix_index_head(const struct prefix_index *index, int32_t namespace_id);
+
 /* For the module: the content of one block under a node that is not stale, or under the root. */
 struct prefix_content prefix_index_content(const struct prefix_index *index,
                                            struct prefix_ref parent, int32_t namespace_id,

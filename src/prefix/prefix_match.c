@@ -55,7 +55,7 @@ static int32_t make_contents(struct prefix_index *index, struct key_walk *walk,
         }
         if (namespace_id != walk->namespace_id) {
             walk->namespace_id = namespace_id;
-            walk->head_bytes = prefix_content_head(&index->writer, namespace_id);
+            walk->head_bytes = prefix_index_head(index, namespace_id);
         }
         prefix_content_make(&index->writer, walk->head_bytes, namespace_id,
                             walk->block > 0 ? &walk->above : NULL, walk->tokens + first,

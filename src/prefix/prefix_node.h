@@ -17,6 +17,7 @@
 #define PKV_PREFIX_NODE_H
 
 #include "prefix/prefix_content.h"
+#include "prefix/prefix_namespace.h"
 
 struct prefix_node {
     struct pkv_block_key key;

@@ -31,7 +31,7 @@
  *   batch, step_row, step_plan: the parts of a step (see step.h)
  *
  *   cache_size, cache_create, cache_info, sequence_api, fork, admit, probe, pin_api, events_api,
- *   flush, visit, metrics, check, step_begin, step_end, ..: the public calls
+ *   flush, visit, keys, metrics, check, step_begin, step_end, ..: the public calls
  *
  * The mutex guards everything not said to be constant after create. What an open step reads while
  * it is not held (attend) does not change until commit or abort: the step's own arrays, the tables

@@ -31,28 +31,33 @@ static int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+struct pkv_group_config config_resolve_group(const struct pkv_cache_config *config, int32_t g)
+{
+    struct pkv_group_config resolved = config->groups[g];
+    resolved.sliding_window = smaller(resolved.sliding_window, config->max_seq_len);
+    resolved.kept_prefix = smaller(resolved.kept_prefix, config->max_seq_len);
+    if (resolved.v_width == 0) {
+        resolved.v_width = resolved.k_width;
+    }
+    if (resolved.v_in_k) {
+        resolved.v_dtype = resolved.k_dtype;
+    }
+    if (resolved.storage == PKV_STORAGE_CONTINUOUS) {
+        resolved.block_size = config->max_seq_len;
+        resolved.num_blocks = config->max_seqs;
+    }
+    return resolved;
+}
+
 /* All of a group but the blocks that a budget decides: those stay 0. */
 static void resolve_group(const struct pkv_cache_config *config, int32_t g,
                           struct config_group *group)
 {
-    struct pkv_group_config *resolved = &group->config;
-    *resolved = config->groups[g];
-    resolved->sliding_window = smaller(resolved->sliding_window, config->max_seq_len);
-    resolved->kept_prefix = smaller(resolved->kept_prefix, config->max_seq_len);
-    if (resolved->v_width == 0) {
-        resolved->v_width = resolved->k_width;
-    }
-    if (resolved->v_in_k) {
-        resolved->v_dtype = resolved->k_dtype;
-    }
-    if (resolved->storage == PKV_STORAGE_CONTINUOUS) {
-        resolved->block_size = config->max_seq_len;
-        resolved->num_blocks = config->max_seqs;
-    }
-    const bool is_paged = resolved->storage == PKV_STORAGE_PAGED;
+    group->config = config_resolve_group(config, g);
+    const bool is_paged = group->config.storage == PKV_STORAGE_PAGED;
     group->num_owners = config_num_owners(config, g);
     group->max_blocks =
-        is_paged ? config_blocks_of_cells(config->max_seq_len, resolved->block_size) : 0;
+        is_paged ? config_blocks_of_cells(config->max_seq_len, group->config.block_size) : 0;
 }
 
 struct pkv_page_geometry config_geometry(const struct config_group *group)

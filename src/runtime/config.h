@@ -38,6 +38,9 @@ int32_t config_num_owners(const struct pkv_cache_config *config, int32_t g);
 /* The config with max_step_rows as it is in force. */
 struct pkv_cache_config config_resolve(const struct pkv_cache_config *config);
 
+/* Group g with all that is in force but num_blocks, which a budget may decide. */
+struct pkv_group_config config_resolve_group(const struct pkv_cache_config *config, int32_t g);
+
 /* Sets up the sharing of `bytes`. all_fit: refuse also when fixed groups alone pass the budget.
  * PKV_NEVER_FITS, or PKV_INVALID_ARGUMENT for a product that overflows. */
 enum pkv_status config_share(const struct pkv_cache_config *config, size_t bytes, bool all_fit,

@@ -6,6 +6,7 @@
 
 #include "base/little_endian.h"
 #include "prefix/prefix_hash.h"
+#include "runtime/config.h"
 
 #define FINGERPRINT_WORDS 12
 
@@ -28,11 +29,9 @@ static struct pkv_block_key chain(struct pkv_block_key before, const struct fing
 
 static struct fingerprint_words group_words(const struct pkv_group_config *group)
 {
-    const int32_t v_width = group->v_width != 0 ? group->v_width : group->k_width;
     return (struct fingerprint_words){
-        .words = {(uint64_t)group->kv_heads, (uint64_t)group->k_width, (uint64_t)v_width,
-                  group->v_in_k, (uint64_t)group->k_dtype,
-                  (uint64_t)(group->v_in_k ? group->k_dtype : group->v_dtype),
+        .words = {(uint64_t)group->kv_heads, (uint64_t)group->k_width, (uint64_t)group->v_width,
+                  group->v_in_k, (uint64_t)group->k_dtype, (uint64_t)group->v_dtype,
                   (uint64_t)group->block_size, (uint64_t)group->sliding_window,
                   (uint64_t)group->kept_prefix}};
 }
@@ -42,7 +41,8 @@ struct pkv_block_key fingerprint_of(const struct pkv_cache_config *config)
     static const char format[] = "pagedkv block 1";
     struct pkv_block_key key = prefix_hash_bytes(format, sizeof format);
     for (int32_t g = 0; g < config->num_groups; g++) {
-        const struct fingerprint_words words = group_words(&config->groups[g]);
+        const struct pkv_group_config group = config_resolve_group(config, g);
+        const struct fingerprint_words words = group_words(&group);
         key = chain(key, &words);
     }
     for (int32_t i = 0; i < config->num_layers; i++) {

@@ -9,6 +9,7 @@
 #include "pagedkv/cache.h"
 #include "prefix/prefix_index.h"
 
+/* Of a config that was checked; defaults may be filled in or not. */
 struct pkv_block_key fingerprint_of(const struct pkv_cache_config *config);
 
 #endif

@@ -47,21 +47,21 @@ enum pkv_status namespace_check_one(const pkv_cache *cache, const struct pkv_nam
 }
 
 /* In some group with a window the sequence keeps another prefix than the group's. */
-static bool has_own_kept_prefix(const pkv_cache *cache, const struct seq *model)
+static bool has_own_kept_prefix(const struct pkv_cache_config *config, const struct seq *model)
 {
-    for (int32_t g = 0; model->kept_prefix >= 0 && g < cache->config.num_groups; g++) {
-        const struct pkv_group_config *group = cache->groups[g].config;
-        if (group->sliding_window > 0 && model->kept_prefix != group->kept_prefix) {
+    for (int32_t g = 0; model->kept_prefix >= 0 && g < config->num_groups; g++) {
+        const struct pkv_group_config group = config_resolve_group(config, g);
+        if (group.sliding_window > 0 && model->kept_prefix != group.kept_prefix) {
             return true;
         }
     }
     return false;
 }
 
-enum pkv_status namespace_add_kept_prefix(const pkv_cache *cache, const struct seq *model,
-                                          struct namespace_fields *fields)
+enum pkv_status namespace_add_kept_prefix(const struct pkv_cache_config *config,
+                                          const struct seq *model, struct namespace_fields *fields)
 {
-    if (!cache_has_reuse(cache) || !has_own_kept_prefix(cache, model)) {
+    if (!config->prefix_cache || !has_own_kept_prefix(config, model)) {
         return PKV_OK;
     }
     if (fields->count == PKV_MAX_NAMESPACE_FIELDS) {

@@ -25,8 +25,8 @@ enum pkv_status namespace_check_one(const pkv_cache *cache,
 
 /* Adds the kept prefix of a sequence's own, where a window makes what it computes another content.
  * PKV_INVALID_ARGUMENT when all fields are used. Needs no mutex. */
-enum pkv_status namespace_add_kept_prefix(const pkv_cache *cache, const struct seq *model,
-                                          struct namespace_fields *fields);
+enum pkv_status namespace_add_kept_prefix(const struct pkv_cache_config *config,
+                                          const struct seq *model, struct namespace_fields *fields);
 
 /* The namespaces of a new sequence, into model->reuse; namespace_leave releases them. Nothing
  * without the prefix cache. PKV_INVALID_ARGUMENT, PKV_NO_BLOCKS. The mutex is held. */

@@ -64,7 +64,7 @@ enum pkv_status pkv_prefix_pin(pkv_cache *cache, const struct pkv_seq_options *o
         status = check_pin(prompt, pin, num_pinned);
     }
     if (status == PKV_OK) {
-        status = seq_options_check(cache, options, &model, &fields);
+        status = seq_options_check(&cache->config, options, &model, &fields);
     }
     if (status != PKV_OK) {
         return status;

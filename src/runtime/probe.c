@@ -34,7 +34,7 @@ enum pkv_status pkv_cache_probe(pkv_cache *cache, const struct pkv_seq_options *
     struct namespace_fields fields;
     enum pkv_status status = admission_check(cache, prompt, reserve_tokens, max_cached);
     if (status == PKV_OK) {
-        status = seq_options_check(cache, options, &model, &fields);
+        status = seq_options_check(&cache->config, options, &model, &fields);
     }
     if (status != PKV_OK) {
         return status;

@@ -27,10 +27,11 @@ static enum pkv_status check_ranges(const struct pkv_seq_options *options, int32
     return PKV_OK;
 }
 
-enum pkv_status seq_options_check(const pkv_cache *cache, const struct pkv_seq_options *options,
-                                  struct seq *model, struct namespace_fields *fields)
+enum pkv_status seq_options_check(const struct pkv_cache_config *config,
+                                  const struct pkv_seq_options *options, struct seq *model,
+                                  struct namespace_fields *fields)
 {
-    const int32_t max_seq_len = cache->config.max_seq_len;
+    const int32_t max_seq_len = config->max_seq_len;
     *model = (struct seq){.kept_prefix = -1, .reuse.newest = PREFIX_ROOT};
     fields->count = 0;
     if (options == NULL) {
@@ -49,5 +50,5 @@ enum pkv_status seq_options_check(const pkv_cache *cache, const struct pkv_seq_o
         model->kept_prefix = kept < max_seq_len ? (int32_t)kept : max_seq_len;
     }
     status = namespace_check(options->namespace_fields, options->num_namespace_fields, fields);
-    return status == PKV_OK ? namespace_add_kept_prefix(cache, model, fields) : status;
+    return status == PKV_OK ? namespace_add_kept_prefix(config, model, fields) : status;
 }

@@ -6,9 +6,10 @@
 
 #include "runtime/namespace.h"
 
-/* A caller's options (NULL = none) as those of *model, and its namespace fields. Needs no mutex.
- * PKV_INVALID_ARGUMENT. */
-enum pkv_status seq_options_check(const pkv_cache *cache, const struct pkv_seq_options *options,
-                                  struct seq *model, struct namespace_fields *fields);
+/* A caller's options (NULL = none) as those of *model, and its namespace fields, for a cache of a
+ * config that was checked. Needs no cache. PKV_INVALID_ARGUMENT. */
+enum pkv_status seq_options_check(const struct pkv_cache_config *config,
+                                  const struct pkv_seq_options *options, struct seq *model,
+                                  struct namespace_fields *fields);
 
 #endif

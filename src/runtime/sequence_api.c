@@ -15,7 +15,7 @@ enum pkv_status pkv_seq_create(pkv_cache *cache, const struct pkv_seq_options *o
     }
     struct seq model;
     struct namespace_fields fields;
-    enum pkv_status status = seq_options_check(cache, options, &model, &fields);
+    enum pkv_status status = seq_options_check(&cache->config, options, &model, &fields);
     if (status != PKV_OK) {
         return status;
     }
