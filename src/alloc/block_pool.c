@@ -52,16 +52,27 @@ static void unqueue(pkv_pool *pool, int32_t id)
     pool->num_free--;
 }
 
+int32_t block_pool_head(const pkv_pool *pool, int32_t class)
+{
+    return pool->queues[class].head;
+}
+
+int32_t block_pool_take_from(pkv_pool *pool, int32_t class)
+{
+    const int32_t id = block_pool_head(pool, class);
+    if (id != BLOCK_POOL_NONE) {
+        block_pool_revive(pool, id);
+    }
+    return id;
+}
+
 int32_t block_pool_take(pkv_pool *pool)
 {
-    for (int32_t class = 0; class < BLOCK_POOL_NUM_CLASSES; class ++) {
-        const int32_t id = pool->queues[class].head;
-        if (id != BLOCK_POOL_NONE) {
-            block_pool_revive(pool, id);
-            return id;
-        }
+    int32_t id = BLOCK_POOL_NONE;
+    for (int32_t class = 0; id == BLOCK_POOL_NONE && class < BLOCK_POOL_NUM_CLASSES; class ++) {
+        id = block_pool_take_from(pool, class);
     }
-    return BLOCK_POOL_NONE;
+    return id;
 }
 
 void block_pool_retain(pkv_pool *pool, int32_t id)

@@ -17,7 +17,7 @@
 #include "pagedkv/alloc.h"
 
 #define BLOCK_POOL_NONE (-1)
-#define BLOCK_POOL_NUM_CLASSES 6
+#define BLOCK_POOL_NUM_CLASSES 10
 
 struct block_pool_record {
     int32_t prev; /* neighbours in its queue, BLOCK_POOL_NONE at the ends and while held */
@@ -47,6 +47,10 @@ size_t block_pool_bytes(int32_t num_blocks);
 
 /* One id with a count of one, or BLOCK_POOL_NONE when none is free. */
 int32_t block_pool_take(pkv_pool *pool);
+
+/* The id of a class that has been free longest, or BLOCK_POOL_NONE; and the same, taken. */
+int32_t block_pool_head(const pkv_pool *pool, int32_t class);
+int32_t block_pool_take_from(pkv_pool *pool, int32_t class);
 
 /* One more reference to a held id. */
 void block_pool_retain(pkv_pool *pool, int32_t id);

@@ -14,10 +14,18 @@ static void observe(struct prefix_index *index, enum prefix_change change, int32
     }
 }
 
-/* The class of the node's free blocks, unless they are out of a window. */
-static int32_t class_of(const struct prefix_index *index, int32_t node)
+int32_t prefix_blocks_class(const struct prefix_index *index, int32_t group, int32_t block)
 {
-    return PREFIX_CLASS_PRIORITY + index->nodes.nodes[node].priority;
+    const int32_t node = index->block_nodes[group][block] - 1;
+    return PREFIX_CLASS_PRIORITY + 2 * index->nodes.nodes[node].priority +
+           index->block_uses[group][block].is_reused;
+}
+
+/* The free block becomes the last of its class of priority. */
+static void requeue(struct prefix_index *index, int32_t group, int32_t block)
+{
+    index->block_uses[group][block].stamp = index->clocks[group]++;
+    block_pool_move(index->pools[group], block, prefix_blocks_class(index, group, block));
 }
 
 /* Parts a block from its node, which then may be freed. */
@@ -74,6 +82,7 @@ int32_t prefix_index_attach(struct prefix_index *index, struct prefix_ref ref, i
     pkv_assert(index->block_nodes[group][block] == 0);
     pkv_assert(block_pool_class(index->pools[group], block) == BLOCK_POOL_NONE);
     *own = block;
+    index->block_uses[group][block].is_reused = false;
     index->block_nodes[group][block] = ref.index + 1;
     prefix_namespace_count(&index->namespaces, node->namespace_id, 1);
     node->num_blocks++;
@@ -81,9 +90,42 @@ int32_t prefix_index_attach(struct prefix_index *index, struct prefix_ref ref, i
     return block;
 }
 
+/* When a block of a class counts as freed; INT64_MAX for an empty class. */
+static int64_t oldest_in(const struct prefix_index *index, int32_t group, int32_t class)
+{
+    const int32_t block = block_pool_head(index->pools[group], class);
+    const struct prefix_use *uses = index->block_uses[group];
+    if (block == BLOCK_POOL_NONE) {
+        return INT64_MAX;
+    }
+    return uses[block].stamp +
+           (uses[block].is_reused ? pkv_pool_num_blocks(index->pools[group]) / 2 : 0);
+}
+
+/* The class that is taken from next. */
+static int32_t next_class(const struct prefix_index *index, int32_t group)
+{
+    int32_t class = PREFIX_CLASS_UNINDEXED;
+    while (class < PREFIX_CLASS_PRIORITY &&
+           block_pool_head(index->pools[group], class) == BLOCK_POOL_NONE) {
+        class ++;
+    }
+    if (class < PREFIX_CLASS_PRIORITY) {
+        return class;
+    }
+    for (; class < BLOCK_POOL_NUM_CLASSES; class += 2) {
+        const int64_t oldest = oldest_in(index, group, class);
+        const int64_t oldest_reused = oldest_in(index, group, class + 1);
+        if (oldest != INT64_MAX || oldest_reused != INT64_MAX) {
+            return class + (oldest_reused < oldest);
+        }
+    }
+    return PREFIX_CLASS_UNINDEXED;
+}
+
 int32_t prefix_index_take(struct prefix_index *index, int32_t group)
 {
-    const int32_t block = block_pool_take(index->pools[group]);
+    const int32_t block = block_pool_take_from(index->pools[group], next_class(index, group));
     if (block != PREFIX_NONE && index->block_nodes[group][block] != 0) {
         const struct prefix_ref node = prefix_index_node_of(index, group, block);
         index->num_evictions += prefix_node_is_live(&index->nodes, node); /* else it was flushed */
@@ -99,9 +141,19 @@ bool prefix_index_drop(struct prefix_index *index, int32_t group, int32_t block,
     int32_t class = PREFIX_CLASS_UNINDEXED;
     if (node != PREFIX_NONE) {
         const bool is_worthless = is_out_of_window && !prefix_index_covers(index, group, node);
-        class = is_worthless ? PREFIX_CLASS_OUT_OF_WINDOW : class_of(index, node);
+        class =
+            is_worthless ? PREFIX_CLASS_OUT_OF_WINDOW : prefix_blocks_class(index, group, block);
+    }
+    if (class >= PREFIX_CLASS_PRIORITY && pkv_pool_ref_count(index->pools[group], block) == 1) {
+        index->block_uses[group][block].stamp = index->clocks[group]++;
     }
     return block_pool_drop_to(index->pools[group], block, class);
+}
+
+void prefix_index_reuse(struct prefix_index *index, int32_t group, int32_t block)
+{
+    pkv_assert(block_pool_class(index->pools[group], block) == BLOCK_POOL_NONE);
+    index->block_uses[group][block].is_reused = true;
 }
 
 void prefix_index_detach(struct prefix_index *index, int32_t group, int32_t block)
@@ -132,7 +184,7 @@ void prefix_blocks_protect(struct prefix_index *index, int32_t node)
     for (int32_t group = 0; group < index->nodes.num_groups; group++) {
         if (blocks[group] != PREFIX_NONE && prefix_index_covers(index, group, node) &&
             block_pool_class(index->pools[group], blocks[group]) == PREFIX_CLASS_OUT_OF_WINDOW) {
-            block_pool_move(index->pools[group], blocks[group], class_of(index, node));
+            requeue(index, group, blocks[group]);
         }
     }
 }
@@ -144,7 +196,7 @@ void prefix_blocks_reclass(struct prefix_index *index, int32_t node)
         pkv_pool *pool = index->pools[group];
         if (blocks[group] != PREFIX_NONE &&
             block_pool_class(pool, blocks[group]) >= PREFIX_CLASS_PRIORITY) {
-            block_pool_move(pool, blocks[group], class_of(index, node));
+            requeue(index, group, blocks[group]);
         }
     }
 }

@@ -10,13 +10,18 @@
 #include "prefix/prefix_index.h"
 
 /* Classes of free blocks; the lowest is taken first: blocks without a node; those with one that
- * left a window and that no retention point covers; the others, by priority. */
+ * left a window and that no retention point covers; the others, by priority. A priority has two
+ * classes, of blocks that were reused and of others, and the one is taken from whose oldest block
+ * has been free longer, where reused ones count as freed half a pool later: after as many blocks
+ * more had become free. So prompts that are used once do not push out what many use, nor do chats
+ * in turn, whose prompts do not all fit, push out each other's; and what was reused is not kept for
+ * ever. */
 enum {
     PREFIX_CLASS_UNINDEXED = 0,
     PREFIX_CLASS_OUT_OF_WINDOW = 1,
-    PREFIX_CLASS_PRIORITY = 2 /* + the node's */
+    PREFIX_CLASS_PRIORITY = 2 /* + twice the node's, + 1 when the block was reused */
 };
-_Static_assert(PREFIX_CLASS_PRIORITY + PKV_NUM_PRIORITIES == BLOCK_POOL_NUM_CLASSES,
+_Static_assert(PREFIX_CLASS_PRIORITY + 2 * PKV_NUM_PRIORITIES == BLOCK_POOL_NUM_CLASSES,
                "a pool has as many classes as the index uses");
 
 /* Blocks of a pool that are free and have a node. */
@@ -57,9 +62,15 @@ int32_t prefix_index_take(struct prefix_index *index, int32_t group);
 bool prefix_index_drop(struct prefix_index *index, int32_t group, int32_t block,
                        bool is_out_of_window);
 
+/* An admission adopts the block, which is held. */
+void prefix_index_reuse(struct prefix_index *index, int32_t group, int32_t block);
+
 /* Takes a block, held or free, from its node: its content is not found any more. A block without a
  * node is left alone. */
 void prefix_index_detach(struct prefix_index *index, int32_t group, int32_t block);
+
+/* For the module: the class of priority of a block that has a node. */
+int32_t prefix_blocks_class(const struct prefix_index *index, int32_t group, int32_t block);
 
 /* For the module: takes all blocks from a node, which may be freed then, and counts them. */
 void prefix_blocks_detach_all(struct prefix_index *index, int32_t node, struct prefix_swept *swept);

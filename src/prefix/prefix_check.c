@@ -166,7 +166,7 @@ static void check_block(struct report *report, const struct prefix_index *index,
             report,
             class == BLOCK_POOL_NONE ||
                 (class == PREFIX_CLASS_OUT_OF_WINDOW && !prefix_index_covers(index, group, at)) ||
-                class == PREFIX_CLASS_PRIORITY + index->nodes.nodes[at].priority,
+                class == prefix_blocks_class(index, group, block),
             "a cached block is in class %d (group %d, block %d)", class, group, block);
     }
 }

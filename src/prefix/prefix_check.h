@@ -6,7 +6,7 @@
  *   priority of a parent              >=  priority of each child
  *   a free block without a node          is in PREFIX_CLASS_UNINDEXED
  *   a free block with a node             is in PREFIX_CLASS_OUT_OF_WINDOW, or in
- *                                        PREFIX_CLASS_PRIORITY + its node's priority
+ *                                        that of its node's priority
  *
  * and of the equations in prefix_node.h, prefix_retain.h, prefix_namespace.h and prefix_field.h. */
 #ifndef PKV_PREFIX_CHECK_H

@@ -88,6 +88,12 @@ struct prefix_swept {
     int64_t held;  /* are held still */
 };
 
+/* What decides, beside its class, when a cached block is evicted. */
+struct prefix_use {
+    int64_t stamp;  /* of the group's clock, when it became free */
+    bool is_reused; /* an admission adopted it since it was published */
+};
+
 /* Open for the other files of this module, and for tests that must break it. */
 struct prefix_index {
     struct pkv_hooks hooks;
@@ -103,7 +109,9 @@ struct prefix_index {
     struct prefix_namespace_table namespaces;
     struct prefix_node_table nodes;
     struct prefix_content_writer writer;
-    int32_t **block_nodes; /* [num_groups][num_blocks of that pool]: node + 1, 0 = none */
+    int32_t **block_nodes;          /* [num_groups][num_blocks of that pool]: node + 1, 0 = none */
+    struct prefix_use **block_uses; /* likewise */
+    int64_t *clocks; /* [num_groups]: how often a block became free in a class of priority */
 
     int32_t sweep_at;            /* next node to look at */
     int32_t sweep_left;          /* nodes still to look at */

@@ -34,7 +34,8 @@ struct prefix_node {
     uint8_t priority;   /* in [0, PKV_NUM_PRIORITIES); higher is evicted later */
     bool is_used;
     bool has_extra;
-    int32_t scratch; /* of prefix_index_check */
+    uint8_t num_continued; /* children that it ever had: 0, 1, or 2 for more */
+    int32_t scratch;       /* of prefix_index_check */
 };
 
 struct prefix_node_table {

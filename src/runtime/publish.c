@@ -23,7 +23,7 @@ static void move_newest(struct prefix_index *index, struct seq_reuse *reuse, str
     reuse->num_published = num_published;
 }
 
-static void adopt_in_group(const struct prefix_index *index, const struct prefix_ref *nodes,
+static void adopt_in_group(struct prefix_index *index, const struct prefix_ref *nodes,
                            struct group *group, int32_t seq, int32_t num_blocks)
 {
     const struct seq_table *table = &group->tables.at[seq];
@@ -33,6 +33,7 @@ static void adopt_in_group(const struct prefix_index *index, const struct prefix
         if (seq_table_maps(table, i)) {
             entries[i] = prefix_index_block(index, nodes[i], group->index);
             block_adopt(&group->blocks, entries[i]);
+            prefix_index_reuse(index, group->index, entries[i]);
         }
     }
 }
@@ -78,15 +79,6 @@ static void publish_entry(pkv_cache *cache, struct group *group, int32_t seq, in
     }
 }
 
-/* A node that got another child than its first is where prompts part. */
-static void retain_branch(pkv_cache *cache, const struct seq *of)
-{
-    const struct prefix_node *node = prefix_index_node(cache->reuse.index, of->reuse.newest);
-    if (node != NULL && node->num_children > 1) {
-        prefix_index_retain(cache->reuse.index, of->reuse.newest, of->max_rewind);
-    }
-}
-
 void publish_missed(pkv_cache *cache, const struct seq *model, struct prefix_ref furthest)
 {
     prefix_index_retain(cache->reuse.index, furthest, model->max_rewind);
@@ -116,7 +108,7 @@ static bool publish_next(pkv_cache *cache, int32_t seq)
         return false;
     }
     if (result == PREFIX_NEW) {
-        retain_branch(cache, &cache->seqs.at[seq]);
+        prefix_index_continue(cache->reuse.index, reuse->newest, cache->seqs.at[seq].max_rewind);
     }
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
         publish_entry(cache, &cache->groups[g], seq, i, node);

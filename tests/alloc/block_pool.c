@@ -274,6 +274,7 @@ static pkv_pool *pool_with_an_id_in_each_class(void)
 
 static void take_empties_the_lowest_class_first(void)
 {
+    enum { LAST = BLOCK_POOL_NUM_CLASSES - 1 };
     pkv_pool *pool = pool_with_an_id_in_each_class();
     for (int32_t id = 0; id < BLOCK_POOL_NUM_CLASSES; id++) {
         CU_ASSERT_EQUAL(block_pool_class(pool, id), BLOCK_POOL_NUM_CLASSES - 1 - id);
@@ -283,11 +284,11 @@ static void take_empties_the_lowest_class_first(void)
     CU_ASSERT_EQUAL(pkv_pool_num_free(pool), BLOCK_POOL_NUM_CLASSES);
     int32_t ids[2];
     ASSERT_STATUS(PKV_OK, pkv_pool_alloc(pool, 2, ids));
-    CU_ASSERT(ids[0] == 5 && ids[1] == 4);
+    CU_ASSERT(ids[0] == LAST && ids[1] == LAST - 1);
     ASSERT_STATUS(PKV_OK, pkv_pool_release(pool, ids, 1)); /* the public call: class 0 */
-    CU_ASSERT_EQUAL(block_pool_class(pool, 5), 0);
-    CU_ASSERT_EQUAL(block_pool_take(pool), 5);
-    for (int32_t id = 3; id >= 0; id--) {
+    CU_ASSERT_EQUAL(block_pool_class(pool, LAST), 0);
+    CU_ASSERT_EQUAL(block_pool_take(pool), LAST);
+    for (int32_t id = LAST - 2; id >= 0; id--) {
         CU_ASSERT_EQUAL(block_pool_take(pool), id);
     }
     CU_ASSERT_EQUAL(block_pool_take(pool), BLOCK_POOL_NONE);

@@ -28,12 +28,14 @@ struct model_node {
     int32_t holders;
     int32_t priority;
     int32_t distance;
+    int32_t num_continued;
 };
 
 struct model_block {
     int32_t count;
     int32_t queue;
     int64_t time;
+    bool is_reused;
     int32_t node;
 };
 
@@ -44,6 +46,7 @@ struct model {
     struct model_node nodes[NODES];
     struct model_block blocks[GROUPS][BLOCKS];
     int64_t now;
+    int64_t clocks[GROUPS];
     struct prefix_swept retired; /* not yet reported */
     int32_t num_inserted, num_found, num_refused, num_hits;
     int64_t num_retired;
@@ -60,6 +63,7 @@ static const int32_t num_fields[SPACES] = {0, 1, 1, 2};
 
 /* Of the groups: what retention points cover. */
 static const int64_t windows[GROUPS] = {0, 4};
+enum { WIDEST = 2 };
 
 static int32_t pick(struct model *model, int32_t count)
 {
@@ -120,14 +124,28 @@ static bool is_same_chain(const struct model *model, int32_t at, const struct mo
            is_same_chain(model, node->parent, &model->nodes[made->parent]);
 }
 
+/* When a block counts as freed: later if it was reused. */
+static int64_t freed(const struct model_block *block)
+{
+    return block->time + (block->queue > 1 && block->is_reused ? BLOCKS / 2 : 0);
+}
+
+/* Of two blocks of one queue that count as freed at once, the one that was not reused goes. */
+static bool goes_before(const struct model_block *a, const struct model_block *b)
+{
+    if (a->queue != b->queue) {
+        return a->queue < b->queue;
+    }
+    return freed(a) < freed(b) || (freed(a) == freed(b) && b->is_reused);
+}
+
 static int32_t next_block(const struct model *model, int32_t group)
 {
     int32_t best = -1;
     for (int32_t b = 0; b < BLOCKS; b++) {
         const struct model_block *block = &model->blocks[group][b];
         const struct model_block *than = best < 0 ? NULL : &model->blocks[group][best];
-        if (block->count == 0 && (than == NULL || block->queue < than->queue ||
-                                  (block->queue == than->queue && block->time < than->time))) {
+        if (block->count == 0 && (than == NULL || goes_before(block, than))) {
             best = b;
         }
     }
@@ -137,7 +155,7 @@ static int32_t next_block(const struct model *model, int32_t group)
 static void put(struct model *model, int32_t group, int32_t block, int32_t queue)
 {
     model->blocks[group][block].queue = queue;
-    model->blocks[group][block].time = model->now++;
+    model->blocks[group][block].time = queue > 1 ? model->clocks[group]++ : model->now++;
 }
 
 static void part(struct model *model, int32_t group, int32_t block)
@@ -161,7 +179,7 @@ static bool covers(const struct model *model, int32_t at, int32_t group)
 static void retain_model(struct model *model, int32_t at, int32_t max_rewind)
 {
     int32_t distance = -((max_rewind + BS - 1) / BS);
-    for (; at >= 0; at = model->nodes[at].parent, distance++) {
+    for (; at >= 0 && distance < WIDEST; at = model->nodes[at].parent, distance++) {
         struct model_node *node = &model->nodes[at];
         node->distance = distance < node->distance ? distance : node->distance;
         for (int32_t group = 0; group < GROUPS; group++) {
@@ -171,6 +189,23 @@ static void retain_model(struct model *model, int32_t at, int32_t max_rewind)
                 put(model, group, block, 2 + node->priority);
             }
         }
+    }
+}
+
+/* The first child ends a point, unless the tree branches there or further up; the second makes it a
+ * branch. */
+static void continue_model(struct model *model, int32_t at, int32_t max_rewind)
+{
+    struct model_node *node = &model->nodes[at];
+    if (node->num_continued++ > 0) {
+        retain_model(model, at, max_rewind);
+        return;
+    }
+    for (int32_t distance = node->distance; at >= 0; at = model->nodes[at].parent, distance++) {
+        if (model->nodes[at].distance != distance || model->nodes[at].num_continued > 1) {
+            return;
+        }
+        model->nodes[at].distance = INT32_MAX;
     }
 }
 
@@ -239,6 +274,7 @@ static void attach(struct model *model, int32_t at, int32_t group)
     if (expected == block) {
         node->blocks[group] = block;
         model->blocks[group][block].node = at;
+        model->blocks[group][block].is_reused = false;
     }
     if (pick(model, 3) > 0) {
         drop(model, group, block, pick(model, 3) == 0);
@@ -333,6 +369,11 @@ static void insert(struct model *model)
         }
         model->nodes[at] = made;
         model->num_inserted++;
+        if (made.parent >= 0) {
+            const int32_t max_rewind = pick(model, 3);
+            prefix_index_continue(model->fixture.index, above, max_rewind);
+            continue_model(model, made.parent, max_rewind);
+        }
     }
     raise_model(model, at, priority);
     for (int32_t group = 0; group < GROUPS; group++) {
@@ -374,6 +415,10 @@ static void touch_block(struct model *model)
     } else if (block->node >= 0) {
         block_pool_hold(model->fixture.pools[group], at);
         block->count++;
+        if (pick(model, 2) == 0) {
+            prefix_index_reuse(model->fixture.index, group, at);
+            block->is_reused = true;
+        }
     } else {
         prefix_index_detach(model->fixture.index, group, at); /* has no effect */
     }
@@ -549,6 +594,14 @@ static void agree_on_nodes(const struct model *model)
     CU_ASSERT_EQUAL_FATAL(prefix_index_num_used(index), num_used);
 }
 
+static int32_t class_of(const struct model_block *block)
+{
+    const bool has_priority = block->queue > 1;
+    return block->count > 0 ? -1
+           : has_priority   ? 2 + 2 * (block->queue - 2) + block->is_reused
+                            : block->queue;
+}
+
 static void agree(struct model *model)
 {
     CU_ASSERT_EQUAL_FATAL(prefix_index_check(model->fixture.index), 0);
@@ -559,7 +612,7 @@ static void agree(struct model *model)
         for (int32_t b = 0; b < BLOCKS; b++) {
             const struct model_block *block = &model->blocks[group][b];
             CU_ASSERT_EQUAL(pkv_pool_ref_count(pool, b), block->count);
-            CU_ASSERT_EQUAL(block_pool_class(pool, b), block->count > 0 ? -1 : block->queue);
+            CU_ASSERT_EQUAL(block_pool_class(pool, b), class_of(block));
         }
     }
 }

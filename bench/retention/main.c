@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * retention: how many prompt tokens are found when memory is short: by the library, by a simulation
+ * of its order of eviction and of others on the same trace, and by Belady's, which knows what
+ * comes. */
+#include <stdio.h>
+
+#include "served.h"
+#include "simulated.h"
+
+static struct trace trace;
+
+static double percent(int64_t tokens)
+{
+    return 100.0 * (double)tokens / (double)trace_prompt_tokens(&trace);
+}
+
+static void print_row(const char *name, int64_t window, int32_t full_blocks, int32_t window_blocks)
+{
+    const struct serving serving = {window, full_blocks, window_blocks, 0, 4};
+    const int64_t served = served_tokens(&trace, &serving, NULL);
+    printf("%-24s %4d %5d %5d  %7.1f %7.1f", name, (int)window, (int)full_blocks,
+           (int)window_blocks, percent(trace_shared_tokens(&trace)), percent(served));
+    for (int policy = 0; policy < NUM_POLICIES; policy++) {
+        printf(" %*.1f", policy == POLICY_LIBRARY ? 9 : 7,
+               percent(simulated_tokens(&trace, (enum policy)policy, window, full_blocks,
+                                        window_blocks)));
+    }
+    printf("\n");
+}
+
+int main(void)
+{
+    printf("%-24s %4s %5s %5s  %7s %7s %9s %7s %7s %7s %7s\n", "prompt tokens found, %", "W",
+           "full", "window", "endless", "library", "simulated", "before", "LRU", "MRU", "Belady");
+    for (uint64_t seed = 1; seed <= 3; seed++) {
+        trace_of_system_prompts(&trace, 5, 300, seed);
+        print_row("5 system prompts", 64, 400, 120);
+        print_row("5 system prompts", 256, 800, 200);
+        trace_free(&trace);
+    }
+    for (int is_random = 0; is_random < 2; is_random++) {
+        trace_of_chats(&trace, 12, 12, is_random != 0, 1);
+        const char *name = is_random ? "12 chats at random" : "12 chats in turn";
+        print_row(name, 64, 750, 750);
+        print_row(name, 64, 750, 53);
+        print_row(name, 256, 750, 750);
+        print_row(name, 256, 750, 160);
+        trace_free(&trace);
+    }
+    return 0;
+}

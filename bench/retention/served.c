@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Layers are as narrow as they can be: what is measured is which blocks stay cached. */
+#include "served.h"
+
+#include <stdlib.h>
+
+#include "measure.h"
+#include "pagedkv.h"
+
+static pkv_cache *open_cache(const struct serving *serving)
+{
+    struct pkv_group_config groups[2] = {
+        {.kv_heads = 1, .k_width = 1, .block_size = TRACE_BLOCK},
+        {.kv_heads = 1, .k_width = 1, .block_size = TRACE_BLOCK},
+    };
+    groups[0].num_blocks = serving->full_blocks;
+    groups[1].num_blocks = serving->window_blocks;
+    groups[1].sliding_window = serving->window;
+    const struct pkv_layer_config layers[2] = {{.num_heads = 1}, {.num_heads = 1, .group = 1}};
+    const struct pkv_cache_config config = {.size = sizeof config,
+                                            .groups = groups,
+                                            .num_groups = 2,
+                                            .layers = layers,
+                                            .num_layers = 2,
+                                            .bytes = serving->bytes,
+                                            .max_seqs = serving->max_seqs,
+                                            .max_seq_len = TRACE_MAX_LENGTH,
+                                            .max_step_tokens = TRACE_CHUNK,
+                                            .num_threads = 1,
+                                            .prefix_cache = true};
+    pkv_cache *cache;
+    measure_must(pkv_cache_create(&config, &cache), "pkv_cache_create");
+    return cache;
+}
+
+static void step(pkv_cache *cache, pkv_seq seq, const int32_t *tokens, int32_t q_len)
+{
+    static float zeros[TRACE_CHUNK], out[TRACE_CHUNK];
+    const struct pkv_batch batch = {.size = sizeof batch,
+                                    .seqs = &seq,
+                                    .q_lens = &q_len,
+                                    .token_ids = tokens,
+                                    .num_rows = 1,
+                                    .num_required_rows = 1};
+    const struct pkv_layer_io io = {
+        .size = sizeof io, .q = zeros, .k = zeros, .v = zeros, .out = out};
+    pkv_step open;
+    measure_must(pkv_step_begin(cache, &batch, &open, NULL), "pkv_step_begin");
+    for (int32_t layer = 0; layer < 2; layer++) {
+        measure_must(pkv_step_attend(cache, open, layer, &io), "pkv_step_attend");
+    }
+    measure_must(pkv_step_commit(cache, open, NULL), "pkv_step_commit");
+}
+
+/* Admits one request, computes it in chunks, decodes, and ends it. */
+static int32_t serve(pkv_cache *cache, const struct request *request)
+{
+    const struct pkv_prompt prompt = {
+        .size = sizeof prompt, .token_ids = request->tokens, .num_tokens = request->num_prompt};
+    struct pkv_admission admission;
+    pkv_seq seq;
+    measure_must(pkv_seq_create(cache, NULL, &seq), "pkv_seq_create");
+    measure_must(pkv_seq_admit(cache, seq, &prompt, request->length - request->num_prompt,
+                               request->num_prompt, &admission, NULL),
+                 "pkv_seq_admit");
+    int32_t at = admission.num_cached;
+    while (at < request->length) {
+        const int32_t left = request->num_prompt - at;
+        const int32_t q_len = left > TRACE_CHUNK ? TRACE_CHUNK : left > 0 ? left : 1;
+        step(cache, seq, request->tokens + at, q_len);
+        at += q_len;
+    }
+    measure_must(pkv_seq_destroy(cache, seq), "pkv_seq_destroy");
+    return admission.num_cached;
+}
+
+int64_t served_tokens(const struct trace *trace, const struct serving *serving, int32_t *blocks)
+{
+    pkv_cache *cache = open_cache(serving);
+    int64_t sum = 0;
+    for (int32_t i = 0; i < trace->num_requests; i++) {
+        sum += serve(cache, &trace->requests[i]);
+    }
+    for (int32_t group = 0; blocks != NULL && group < 2; group++) {
+        struct pkv_group_usage usage;
+        measure_must(pkv_cache_usage(cache, group, &usage), "pkv_cache_usage");
+        blocks[group] = usage.num_blocks;
+    }
+    measure_must(pkv_cache_destroy(cache, false), "pkv_cache_destroy");
+    return sum;
+}
