@@ -464,6 +464,22 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_cache_probe(pkv_cache *cache,
                                                       int32_t reserve_tokens, int32_t max_cached,
                                                       struct pkv_probe *probe);
 
+/* Tells each group's part in a hit: how many tokens of a prompt a request could adopt if the group
+ * were the only one. The least of them is the group that shortens the hit, such as a window group
+ * that has evicted the window in front of the prompt's end. Without any effect, as pkv_cache_probe.
+ *
+ * options (may be NULL), prompt and max_cached are as in pkv_cache_probe. group_cached [num_groups]
+ * receives tokens, whole blocks of them. *num_cached (may be NULL) is what all groups allow
+ * together, pkv_probe.num_cached: at most the least of group_cached, and less where no length suits
+ * all windows.
+ *
+ * Returns PKV_OK; PKV_UNSUPPORTED without the prefix cache; PKV_INVALID_ARGUMENT. Any thread;
+ * O(num_tokens * groups). */
+PKV_API PKV_NODISCARD enum pkv_status
+pkv_cache_probe_groups(pkv_cache *cache, const struct pkv_seq_options *options,
+                       const struct pkv_prompt *prompt, int32_t max_cached, int32_t *group_cached,
+                       int32_t *num_cached);
+
 #ifdef __cplusplus
 }
 #endif

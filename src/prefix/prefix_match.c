@@ -10,6 +10,7 @@
 
 #include "base/minmax.h"
 #include "base/window.h"
+#include "prefix/prefix_blocks.h"
 
 #define MAX_PREFETCHED 8
 
@@ -167,6 +168,21 @@ int32_t prefix_index_resident(struct prefix_index *index, const struct prefix_re
     }
     if (furthest != NULL) {
         *furthest = best_of_some;
+    }
+    return best;
+}
+
+int32_t prefix_index_resident_in(const struct prefix_index *index, const struct prefix_ref *nodes,
+                                 int32_t count, int32_t group, const struct prefix_window *window)
+{
+    const struct prefix_node_table *table = &index->nodes;
+    int32_t runs[2] = {0, 0};
+    int32_t best = 0;
+    for (int32_t block = 0; block < count; block++) {
+        extend_runs(runs, block, prefix_index_block(index, nodes[block], group) != PREFIX_NONE);
+        if (is_enough(runs, block + 1, window, table->block_size)) {
+            best = block + 1;
+        }
     }
     return best;
 }

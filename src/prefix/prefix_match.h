@@ -36,4 +36,8 @@ int32_t prefix_index_resident(struct prefix_index *index, const struct prefix_re
                               int32_t count, const struct prefix_window *windows,
                               int32_t *furthest);
 
+/* The same of one group alone, whatever the others have. O(count). */
+int32_t prefix_index_resident_in(const struct prefix_index *index, const struct prefix_ref *nodes,
+                                 int32_t count, int32_t group, const struct prefix_window *window);
+
 #endif

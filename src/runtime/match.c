@@ -67,6 +67,31 @@ int32_t match_run(pkv_cache *cache, const struct seq *model, const struct pkv_pr
     return count;
 }
 
+static int32_t match_in_group(const struct reuse *reuse, const struct pkv_prompt *prompt,
+                              int32_t group, int32_t count)
+{
+    int32_t before;
+    do {
+        before = count;
+        count = prefix_index_resident_in(reuse->index, reuse->matched, count, group,
+                                         &reuse->windows[group]);
+        count = uncut_blocks(prompt, count, reuse->block_size);
+    } while (count < before);
+    return count;
+}
+
+void match_groups(pkv_cache *cache, const struct seq *model, const struct pkv_prompt *prompt,
+                  int32_t max_blocks, int32_t *group_blocks)
+{
+    struct reuse *reuse = &cache->reuse;
+    const int32_t count = prefix_index_match(reuse->index, &model->reuse.scope, prompt->token_ids,
+                                             prompt->token_extra, max_blocks, reuse->matched);
+    (void)windows_of(cache, model);
+    for (int32_t g = 0; g < cache->config.num_groups; g++) {
+        group_blocks[g] = match_in_group(reuse, prompt, g, count);
+    }
+}
+
 /* Block i of a prompt, or of a sequence's tokens. */
 static struct pkv_prompt block_of(const struct pkv_prompt *prompt, int32_t i, int32_t block_size)
 {

@@ -18,6 +18,11 @@ int32_t match_max_blocks(const pkv_cache *cache, const struct pkv_prompt *prompt
 int32_t match_run(pkv_cache *cache, const struct seq *model, const struct pkv_prompt *prompt,
                   int32_t max_blocks);
 
+/* The run, in blocks, that each group could go on from if it were the only one, into group_blocks
+ * [num_groups]. */
+void match_groups(pkv_cache *cache, const struct seq *model, const struct pkv_prompt *prompt,
+                  int32_t max_blocks, int32_t *group_blocks);
+
 /* Tokens past num_cached, of those that the prompt could adopt, that a live sequence is to publish.
  * O(sequences) more. */
 int32_t match_pending(const pkv_cache *cache, const struct seq *model,

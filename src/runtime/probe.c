@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The probe: what an admission would answer for a sequence with these options, without any effect.
+ * The probes: what an admission would answer for a sequence with these options, without any effect,
+ * and which group allows how much of it.
  * Its quotas are found by field, because a set of fields that no sequence has yet can be short of
  * one all the same. */
 #include "base/error.h"
@@ -60,5 +61,52 @@ enum pkv_status pkv_cache_probe(pkv_cache *cache, const struct pkv_seq_options *
     if (status == PKV_OK) {
         *probe = found;
     }
+    return status;
+}
+
+/* In tokens; everything was checked. */
+static enum pkv_status probe_groups(pkv_cache *cache, const struct namespace_fields *fields,
+                                    struct seq *model, const struct pkv_prompt *prompt,
+                                    int32_t max_cached, int32_t *group_cached, int32_t *num_cached)
+{
+    const int32_t block_size = cache->reuse.block_size;
+    const int32_t max_blocks = match_max_blocks(cache, prompt, max_cached);
+    const enum pkv_status status = namespace_look_up(cache, fields, model);
+    if (status != PKV_OK) {
+        return status;
+    }
+    match_groups(cache, model, prompt, max_blocks, group_cached);
+    for (int32_t g = 0; g < cache->config.num_groups; g++) {
+        group_cached[g] *= block_size;
+    }
+    const int32_t run = match_run(cache, model, prompt, max_blocks);
+    if (num_cached != NULL) {
+        *num_cached = run * block_size;
+    }
+    return PKV_OK;
+}
+
+enum pkv_status pkv_cache_probe_groups(pkv_cache *cache, const struct pkv_seq_options *options,
+                                       const struct pkv_prompt *prompt, int32_t max_cached,
+                                       int32_t *group_cached, int32_t *num_cached)
+{
+    struct seq model;
+    struct namespace_fields fields;
+    enum pkv_status status = cache_check_reuse(cache);
+    if (status == PKV_OK && group_cached == NULL) {
+        status = refuse(PKV_INVALID_ARGUMENT, "group_cached is NULL");
+    }
+    if (status == PKV_OK) {
+        status = admission_check(cache, prompt, 0, max_cached);
+    }
+    if (status == PKV_OK) {
+        status = seq_options_check(&cache->config, options, &model, &fields);
+    }
+    if (status != PKV_OK) {
+        return status;
+    }
+    cache_lock(cache);
+    status = probe_groups(cache, &fields, &model, prompt, max_cached, group_cached, num_cached);
+    cache_unlock(cache);
     return status;
 }

@@ -9,7 +9,7 @@
 
 #define BS 4
 #define MAX_LENGTH 64
-#define MAX_KEYS (MAX_LENGTH / BS)
+#define MAX_KEYS 64
 #define NUM_SLOTS (1 << 16)
 #define NUM_SEQS 6
 #define NUM_BASES 4
@@ -346,6 +346,15 @@ static void ask(struct world *w, int64_t *num_hits)
     ASSERT_STATUS(PKV_OK, pkv_cache_probe(w->c.cache, &options, prompt, 0, MAX_LENGTH, &probe));
     CU_ASSERT_EQUAL(probe.num_cached, hit_of(&w->router, &options, prompt, -1));
     *num_hits += probe.num_cached > 0;
+    int32_t group_cached[2] = {-1, -1};
+    int32_t num_cached = -1;
+    ASSERT_STATUS(PKV_OK, pkv_cache_probe_groups(w->c.cache, &options, prompt, MAX_LENGTH,
+                                                 group_cached, &num_cached));
+    CU_ASSERT_EQUAL(num_cached, probe.num_cached);
+    for (int32_t g = 0; g < 2; g++) {
+        CU_ASSERT_EQUAL(group_cached[g], hit_of(&w->router, &options, prompt, g));
+        CU_ASSERT(group_cached[g] >= num_cached);
+    }
 }
 
 static void close_world(struct world *w)
@@ -420,7 +429,56 @@ static void a_router_that_lost_events_learns_from_the_blocks(void)
     close_world(&world);
 }
 
+/* K2: six requests under one system prompt of 40 tokens; events say what the window group lost of
+ * it, and a probe says that it was this group. */
+static void each_group_says_its_part_of_a_hit(void)
+{
+    static struct runtime_case c;
+    static struct prefix_seq seq;
+    static struct router router;
+    bool is_shortened = false;
+    prefix_init(&c);
+    c.groups[0].num_blocks = 512;
+    struct pkv_group_config *window = case_add_group(&c);
+    window->sliding_window = 8;
+    window->num_blocks = 12;
+    case_add_layer(&c, 1);
+    c.config.max_seq_len = 256;
+    c.config.max_step_tokens = 8;
+    c.config.num_events = 256;
+    case_open(&c);
+    start(&router, &c);
+    for (int32_t request = 0; request < 6; request++) {
+        struct pkv_probe probe = {0};
+        int32_t of[2] = {-1, -1};
+        ASSERT_STATUS(PKV_OK, prefix_create(&c, &seq, 0, NULL));
+        for (int32_t i = 40; i < 140; i++) {
+            seq.ids[i] = 1000 * (request + 1) + i;
+        }
+        const struct pkv_prompt prompt = prefix_prompt(&seq, 140);
+        ASSERT_STATUS(PKV_OK, pkv_cache_probe(c.cache, NULL, &prompt, 0, 140, &probe));
+        ASSERT_STATUS(PKV_OK, pkv_cache_probe_groups(c.cache, NULL, &prompt, 140, of, NULL));
+        CU_ASSERT_EQUAL(probe.num_cached, hit_of(&router, &seq.options, &prompt, -1));
+        CU_ASSERT_EQUAL(of[0], request == 0 ? 0 : 40);
+        CU_ASSERT_EQUAL(of[1], hit_of(&router, &seq.options, &prompt, 1));
+        is_shortened = is_shortened || of[1] < of[0];
+        ASSERT_STATUS(PKV_OK, prefix_admit(&c, &seq, 140, 0, NULL));
+        while (seq.seq.length < 140) {
+            const int32_t left = 140 - seq.seq.length;
+            prefix_append(&c, &seq, left < 8 ? left : 8);
+        }
+        prefix_destroy(&c, &seq);
+        listen(&router, &c);
+        compare_blocks(&router, &c);
+    }
+    CU_ASSERT_TRUE(is_shortened);
+    ASSERT_REFUSED(PKV_INVALID_ARGUMENT, "group_cached",
+                   pkv_cache_probe_groups(c.cache, NULL, PROMPT(seq.ids, 9), 9, NULL, NULL));
+    case_close(&c);
+}
+
 static const struct test_case cases[] = {
+    TEST(each_group_says_its_part_of_a_hit),
     TEST(an_index_from_events_alone_equals_the_probe),
     TEST(a_router_that_lost_events_learns_from_the_blocks),
     TEST_END,
