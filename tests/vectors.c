@@ -785,6 +785,7 @@ int main(int argc, char **argv)
             printf("FAIL workspace: %s\n", pkv_last_error());
             return EXIT_FAILURE;
         }
+        test_eager_threads(workspace);
     }
     int counts[3] = {0, 0, 0};
     for (int i = by_reference ? 2 : 1; i < argc; i++) {

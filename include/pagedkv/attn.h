@@ -34,13 +34,14 @@
  *
  * Threads. One thread at a time uses a workspace and its plans; a call itself runs on that thread
  * and up to num_threads - 1 others. These are the workspace's own, started by the first call that
- * is worth them and asleep between calls; or those of hooks.parallel_for. A call waits for work
- * that a thread has taken, never for a thread: on a busy machine one that comes late finds
- * everything done. A task needs a stack of 64 KiB. Where the system has no more threads a call runs
- * on those that there are, in the worst case the caller's, and the log is told once; inside an
- * OpenMP parallel region, and in a forked child on the parent's workspace, on the caller's alone.
- * Different workspaces are independent, also over one cache, as long as none
- * writes what another one uses. */
+ * is worth them and asleep between calls; or those of hooks.parallel_for. A call whose sizes come
+ * to less than 80 us of work stays on its thread, a larger one takes a thread for every 40 us. It
+ * waits for work that a thread has taken, never for a thread: on a busy machine one that comes late
+ * finds everything done. A task needs a stack of 64 KiB. Where the system has no more threads, a
+ * call runs on those that there are, in the worst case its own, and the log is told once; inside an
+ * OpenMP parallel region, and in a forked child on a workspace of the parent, on its own alone.
+ * Different workspaces are independent, also over one cache, as long as none writes what another
+ * one uses. */
 #ifndef PAGEDKV_ATTN_H
 #define PAGEDKV_ATTN_H
 

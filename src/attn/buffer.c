@@ -27,7 +27,7 @@ bool buffer_grow(const struct pkv_hooks *hooks, struct buffer *buffer, size_t by
 bool buffer_push(const struct pkv_hooks *hooks, struct buffer *list, int32_t *count,
                  const void *item, size_t item_bytes)
 {
-    if (!buffer_grow(hooks, list, ((size_t)*count + 1) * item_bytes)) {
+    if (*count == INT32_MAX || !buffer_grow(hooks, list, ((size_t)*count + 1) * item_bytes)) {
         return false;
     }
     memcpy((char *)list->memory + (size_t)*count * item_bytes, item, item_bytes);

@@ -20,7 +20,8 @@ struct buffer {
  * memory: the buffer is as it was. */
 bool buffer_grow(const struct pkv_hooks *hooks, struct buffer *buffer, size_t bytes);
 
-/* Appends one item of item_bytes to a list of *count such items. false when there is no memory. */
+/* Appends one item of item_bytes to a list of *count such items. false when there is no memory, or
+ * no number for it. */
 bool buffer_push(const struct pkv_hooks *hooks, struct buffer *list, int32_t *count,
                  const void *item, size_t item_bytes);
 

@@ -57,6 +57,7 @@ enum pkv_status gqa_plan_split(pkv_workspace *workspace, pkv_plan *plan,
 {
     plan->ready = false;
     plan->shape = *shape;
+    plan->thread_ns = workspace->thread_ns;
     const enum pkv_status status = split_plan(plan);
     if (status != PKV_OK) {
         return status;
@@ -64,7 +65,7 @@ enum pkv_status gqa_plan_split(pkv_workspace *workspace, pkv_plan *plan,
     const size_t query_rows =
         (size_t)plan->block_queries * (size_t)gqa_shape_heads_per_kv(&plan->shape);
     plan->partial_floats = partial_floats(shape, query_rows);
-    plan->scratch_floats = attend_scratch_floats(shape, query_rows);
+    plan->scratch_floats = plan->num_tasks > 0 ? attend_scratch_floats(shape, query_rows) : 0;
     const enum pkv_status reserved = workspace_reserve(workspace, plan);
     plan->ready = reserved == PKV_OK;
     return reserved;

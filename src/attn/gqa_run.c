@@ -115,9 +115,13 @@ static task_function *phase_function(const struct gqa_layer *layer, enum pkv_pha
 
 /* The plan has chosen which attend tasks each worker begins with; the tasks of other phases are
  * alike. */
-static const int32_t *first_tasks(const pkv_plan *plan, enum pkv_phase phase)
+static struct team_deal deal_of(const pkv_plan *plan, enum pkv_phase phase, int32_t num_tasks)
 {
-    return phase == PKV_PHASE_ATTEND ? plan->first_tasks.memory : NULL;
+    return (struct team_deal){
+        .num_tasks = num_tasks,
+        .num_workers = plan->num_active,
+        .first = phase == PKV_PHASE_ATTEND ? plan->first_tasks.memory : NULL,
+    };
 }
 
 /* What a team's worker needs to run a phase. */
@@ -159,8 +163,9 @@ void gqa_run_layer(pkv_workspace *workspace, const pkv_plan *plan, const struct 
         const enum pkv_phase phase = (enum pkv_phase)p;
         const int32_t num_tasks = num_phase_tasks(plan, layer, phase);
         const struct phase work = {workspace, &run, phase_function(layer, phase)};
+        const struct team_deal deal = deal_of(plan, phase, num_tasks);
         if (num_tasks > 0) {
-            team_run(&workspace->team, first_tasks(plan, phase), num_tasks, run_phase_task, &work);
+            team_run(&workspace->team, &deal, run_phase_task, &work);
         }
     }
     workspace->running = NULL;

@@ -40,6 +40,15 @@ void helpers_destroy(const struct pkv_hooks *hooks, struct helpers *helpers, boo
     helpers->at = NULL;
 }
 
+/* Worker w wakes 2w + 1 and 2w + 2, so that each is woken by one. */
+static void wake_next(struct helpers *helpers, int worker)
+{
+    const int last = min_i32(2 * worker + 2, atomic_load(&helpers->num_called));
+    for (int w = 2 * worker + 1; w <= last; w++) {
+        waiter_wake(&helpers->at[w - 1].waiter);
+    }
+}
+
 static bool is_called(const void *context)
 {
     const struct helper *helper = context;
@@ -57,6 +66,7 @@ static void *help(void *argument)
             return NULL;
         }
         helper->calls_seen = atomic_load(&helpers->calls);
+        wake_next(helpers, helper->worker);
         helpers->function(helpers->context, helper->worker);
     }
 }
@@ -109,9 +119,7 @@ void helpers_start(const struct pkv_hooks *hooks, struct helpers *helpers, int c
 
 void helpers_call(struct helpers *helpers, int count)
 {
+    atomic_store(&helpers->num_called, min_i32(count, helpers->count));
     atomic_fetch_add(&helpers->calls, 1);
-    const int called = min_i32(count, helpers->count);
-    for (int i = 0; i < called; i++) {
-        waiter_wake(&helpers->at[i].waiter);
-    }
+    wake_next(helpers, 0);
 }

@@ -32,6 +32,7 @@ struct helpers {
     helper_function *function;
     void *context;
     atomic_uint calls;
+    atomic_int num_called; /* by the last call */
     atomic_bool quit;
 };
 
@@ -47,7 +48,8 @@ void helpers_destroy(const struct pkv_hooks *hooks, struct helpers *helpers, boo
  * told once, and those that run have to do. */
 void helpers_start(const struct pkv_hooks *hooks, struct helpers *helpers, int count);
 
-/* Has the first `count` of those that run look for work. */
+/* Has the first `count` of those that run look for work. The caller wakes two, and these others: to
+ * wake a thread takes microseconds. */
 void helpers_call(struct helpers *helpers, int count);
 
 #endif

@@ -40,6 +40,11 @@ bool plan_push_tasks(pkv_plan *plan, struct plan_task task)
     return true;
 }
 
+bool plan_can_number(const pkv_plan *plan, int32_t num_partials)
+{
+    return num_partials <= INT32_MAX - plan->num_partials;
+}
+
 int32_t plan_task_heads(const pkv_plan *plan, int64_t rows, int64_t cost)
 {
     const int32_t kv_heads = plan->shape.kv_heads;

@@ -87,9 +87,11 @@ struct pkv_plan {
     int32_t block_queries; /* max queries of a task */
     size_t partial_floats; /* of one partial result and KV head */
     size_t scratch_floats; /* of one worker */
-    int64_t cost;          /* of all tasks */
+    int32_t num_active;    /* threads that are worth waking, of num_threads */
+    int64_t thread_ns;     /* >= 1: of work that one has to have for that */
+    int64_t cost;          /* of all tasks, all heads counted; capped */
     int64_t cost_limit;    /* that one task should not exceed by much */
-    int64_t num_read_keys; /* see gqa_plan_read_keys */
+    int64_t num_read_keys; /* see gqa_plan_read_keys; capped */
 };
 
 /* An empty plan; NULL when there is no memory. hooks must outlive it. */
@@ -98,6 +100,9 @@ void plan_destroy(pkv_plan *plan);
 
 /* Adds the task for each range of its num_heads KV heads. false when there is no memory. */
 bool plan_push_tasks(pkv_plan *plan, struct plan_task task);
+
+/* True when there are numbers for so many more partial results. */
+bool plan_can_number(const pkv_plan *plan, int32_t num_partials);
 
 /* KV heads that one task should take: a divisor of kv_heads, as many as keep its query rows (`rows`
  * per KV head) within MAX_TASK_ROWS and its cost (`cost` per KV head) within the limit. */

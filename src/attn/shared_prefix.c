@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "attn/kernels.h"
+#include "base/checked.h"
 #include "base/minmax.h"
 
 /* Rows search_order[begin, end) share all spans before `span`. */
@@ -116,7 +117,8 @@ static bool share_among(pkv_plan *plan, int32_t begin, int32_t count, int32_t sp
         .num_heads = plan_task_heads(plan, rows, SPAN_KEYS * rows),
     };
     task.cost = SPAN_KEYS * rows * task.num_heads;
-    if (!record_rows(plan, order, count, span1 - span0, span1)) {
+    if (!plan_can_number(plan, span1 - span0) ||
+        !record_rows(plan, order, count, span1 - span0, span1)) {
         return false;
     }
     for (task.span0 = span0; task.span0 < span1; task.span0++) {
@@ -126,8 +128,9 @@ static bool share_among(pkv_plan *plan, int32_t begin, int32_t count, int32_t sp
         }
         task.partial++;
     }
+    const int64_t keys = (int64_t)(span1 - span0) * SPAN_KEYS * plan->shape.kv_heads;
+    plan->num_read_keys = capped_add(plan->num_read_keys, keys);
     plan->num_partials += span1 - span0;
-    plan->num_read_keys += (int64_t)(span1 - span0) * SPAN_KEYS * plan->shape.kv_heads;
     return true;
 }
 

@@ -11,31 +11,28 @@
 
 #include "attn/shared_prefix.h"
 #include "attn/visible.h"
+#include "base/checked.h"
 #include "base/error.h"
 
-/* Tasks that a thread should have to choose from, and the cost below which a thread is not worth
- * waking. */
+/* Tasks that a thread should have to choose from. */
 #define TASKS_PER_THREAD 16
-#define MIN_THREAD_COST ((int64_t)4096)
 
-static int64_t block_cost(const struct pkv_plan *plan, const struct gqa_row *row, int32_t q0,
-                          int32_t q1)
-{
-    const struct visible seen = visible_to(row, &plan->shape, q0, q1);
-    return (int64_t)visible_count(&seen, 0, seen.end) * (q1 - q0) *
-           gqa_shape_heads_per_kv(&plan->shape);
-}
+/* What one thread does in a nanosecond, about: bytes that it reads, and operations. Keys and values
+ * are counted with two bytes a channel, whatever the cache's dtype is, which is a layer's. */
+#define BYTES_PER_NS 32
+#define OPERATIONS_PER_NS 128
 
 static int32_t block_end(const struct pkv_plan *plan, const struct gqa_row *row, int32_t q0)
 {
     return row->q_len - q0 > plan->block_queries ? q0 + plan->block_queries : row->q_len;
 }
 
-/* Max cost of one task, all its heads counted. */
+/* Max cost of one task, all its heads counted. Division is of no use to one
+ * thread. */
 static int64_t cost_limit(const pkv_plan *plan)
 {
-    const int64_t total = plan->cost * plan->shape.kv_heads;
-    return total / ((int64_t)plan->num_threads * TASKS_PER_THREAD) + 1;
+    const int64_t tasks = (int64_t)plan->num_active * TASKS_PER_THREAD;
+    return plan->num_active > 1 ? plan->cost / tasks + 1 : INT64_MAX;
 }
 
 /* Cuts the spans of a block between tasks of about the cost limit; *partials counts the spans. */
@@ -73,7 +70,8 @@ static bool split_into_partials(pkv_plan *plan, const struct visible *seen, stru
     const struct plan_shared *shared = (const struct plan_shared *)plan->shared.memory + task.row;
     const int32_t first_task = plan->num_tasks;
     int32_t partials = 0;
-    if (!cut_spans(plan, seen, task, &partials)) {
+    if (!plan_can_number(plan, visible_num_spans(seen)) ||
+        !cut_spans(plan, seen, task, &partials)) {
         return false;
     }
     const int32_t num_cuts =
@@ -110,7 +108,7 @@ static bool split_block(pkv_plan *plan, int32_t row_idx, int32_t q0)
         .partial = plan->num_partials,
     };
     const int64_t own_keys = visible_count(&seen, (int64_t)task.span0 * SPAN_KEYS, seen.end);
-    plan->num_read_keys += own_keys * plan->shape.kv_heads;
+    plan->num_read_keys = capped_add(plan->num_read_keys, own_keys * plan->shape.kv_heads);
     const int64_t cost = keys * rows * task.num_heads;
     if (shared->first_part >= 0 || cost >= plan->cost_limit) {
         return split_into_partials(plan, &seen, task);
@@ -121,17 +119,35 @@ static bool split_block(pkv_plan *plan, int32_t row_idx, int32_t q0)
     return plan_push_tasks(plan, task);
 }
 
-/* The cost of all rows, as if nothing were shared. */
-static int64_t rows_cost(const pkv_plan *plan)
+/* The cost of all rows, as if nothing were shared, and the keys that they read. */
+static int64_t rows_cost(const pkv_plan *plan, int64_t *keys)
 {
     const struct gqa_row *rows = plan->rows.memory;
+    const int64_t heads = plan->shape.kv_heads;
     int64_t cost = 0;
     for (int32_t b = 0; b < plan->num_rows; b++) {
-        for (int32_t q0 = 0; q0 < rows[b].q_len; q0 = block_end(plan, &rows[b], q0)) {
-            cost += block_cost(plan, &rows[b], q0, block_end(plan, &rows[b], q0));
+        for (int32_t q0 = 0, q1; q0 < rows[b].q_len; q0 = q1) {
+            q1 = block_end(plan, &rows[b], q0);
+            const struct visible seen = visible_to(&rows[b], &plan->shape, q0, q1);
+            const int64_t seen_keys = visible_count(&seen, 0, seen.end);
+            const int64_t query_rows = (int64_t)(q1 - q0) * gqa_shape_heads_per_kv(&plan->shape);
+            *keys = capped_add(*keys, seen_keys * heads);
+            cost = capped_add(cost, capped_mul(seen_keys * query_rows, heads));
         }
     }
     return cost;
+}
+
+/* As many threads as have work for thread_ns each: a call that is over before another thread wakes
+ * is better off alone. It depends on the sizes of the call, not on a clock. */
+static int32_t active_threads(const pkv_plan *plan, int64_t keys)
+{
+    const int64_t channels = (int64_t)plan->shape.k_width + plan->shape.v_width;
+    const int64_t read_ns = capped_mul(keys, 2 * channels) / BYTES_PER_NS;
+    const int64_t compute_ns = capped_mul(plan->cost, 2 * channels) / OPERATIONS_PER_NS;
+    const int64_t ns = read_ns > compute_ns ? read_ns : compute_ns;
+    const int64_t worth = ns / plan->thread_ns;
+    return worth < 1 ? 1 : worth < plan->num_threads ? (int32_t)worth : plan->num_threads;
 }
 
 static bool split_row(pkv_plan *plan, int32_t b)
@@ -151,7 +167,9 @@ static bool split_row(pkv_plan *plan, int32_t b)
 
 static bool split_rows(pkv_plan *plan)
 {
-    plan->cost = rows_cost(plan);
+    int64_t keys = 0;
+    plan->cost = rows_cost(plan, &keys);
+    plan->num_active = active_threads(plan, keys);
     plan->cost_limit = cost_limit(plan);
     if (!shared_prefix_split(plan)) {
         return false;
@@ -165,8 +183,7 @@ static bool split_rows(pkv_plan *plan)
 }
 
 /* Which tasks each worker starts with: consecutive ones of about equal cost, the same in every
- * layer, so that a worker finds its own rows' pages in its cache. Workers that the step cannot feed
- * get none. */
+ * layer, so that a worker finds its own rows' pages in its cache. The others get none. */
 static bool deal_tasks(pkv_plan *plan)
 {
     const int32_t threads = plan->num_threads;
@@ -178,16 +195,17 @@ static bool deal_tasks(pkv_plan *plan)
     const struct plan_task *tasks = plan->tasks.memory;
     plan->cost = 0;
     for (int32_t i = 0; i < plan->num_tasks; i++) {
-        plan->cost += tasks[i].cost;
+        plan->cost = capped_add(plan->cost, tasks[i].cost);
     }
-    const int64_t worth = plan->cost / MIN_THREAD_COST + 1;
-    const int64_t active = worth < threads ? worth : threads;
+    const int32_t active = plan->num_active;
+    const int64_t share = plan->cost / active;
+    const int64_t rest = plan->cost % active;
     int32_t task = 0;
     int64_t dealt = 0;
     for (int32_t w = 0; w <= threads; w++) {
-        const int64_t share = w < active ? plan->cost * w / active : plan->cost;
-        while (task < plan->num_tasks && (dealt < share || w >= active)) {
-            dealt += tasks[task].cost;
+        const int64_t due = w < active ? share * w + rest * w / active : plan->cost;
+        while (task < plan->num_tasks && (dealt < due || w >= active)) {
+            dealt = capped_add(dealt, tasks[task].cost);
             task++;
         }
         first[w] = task;

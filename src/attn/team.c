@@ -42,7 +42,7 @@ static uint64_t next_of(uint32_t phase, int32_t task)
 
 /* A range is closed before it changes, so a worker that read the old `next` beside the new `end`
  * has taken nothing. */
-static void deal(struct team_range *range, uint32_t phase, int32_t begin, int32_t end)
+static void open_range(struct team_range *range, uint32_t phase, int32_t begin, int32_t end)
 {
     atomic_store_explicit(&range->next, next_of(phase, INT32_MAX), memory_order_relaxed);
     atomic_store_explicit(&range->end, end, memory_order_release);
@@ -97,22 +97,23 @@ static bool all_ended(const void *context)
     return atomic_load(&team->left) == 0;
 }
 
-/* First task of worker w when each gets about as many. */
-static int32_t even_share(const struct team *team, int32_t num_tasks, int w)
+/* The first task of worker w. */
+static int32_t first_of(const struct team_deal *deal, int32_t w)
 {
-    const int64_t threads = team->num_threads;
-    return (int32_t)(((int64_t)num_tasks * w + threads - 1) / threads);
+    const int64_t workers = deal->num_workers;
+    return deal->first != NULL ? deal->first[w]
+                               : (int32_t)(((int64_t)deal->num_tasks * w + workers - 1) / workers);
 }
 
-/* Opens a phase. Returns how many workers have tasks to begin with. */
-static int deal_all(struct team *team, const int32_t *first, int32_t num_tasks)
+/* Opens a phase. Returns how many workers have tasks to begin with, those in between counted. */
+static int open_phase(struct team *team, const struct team_deal *deal)
 {
     const uint32_t phase = atomic_load_explicit(&team->phase, memory_order_relaxed) + 1;
     int active = 1;
-    for (int w = 0; w < team->num_threads; w++) {
-        const int32_t begin = first != NULL ? first[w] : even_share(team, num_tasks, w);
-        const int32_t end = first != NULL ? first[w + 1] : even_share(team, num_tasks, w + 1);
-        deal(&team->ranges[w], phase, begin, end);
+    for (int32_t w = 0; w < deal->num_workers; w++) {
+        const int32_t begin = first_of(deal, w);
+        const int32_t end = first_of(deal, w + 1);
+        open_range(&team->ranges[w], phase, begin, end);
         active = begin < end ? w + 1 : active;
     }
     atomic_store_explicit(&team->num_ranges, active, memory_order_relaxed);
@@ -120,13 +121,13 @@ static int deal_all(struct team *team, const int32_t *first, int32_t num_tasks)
     return active;
 }
 
-void team_run(struct team *team, const int32_t *first, int32_t num_tasks, team_function *function,
+void team_run(struct team *team, const struct team_deal *deal, team_function *function,
               const void *context)
 {
     team->function = function;
     team->context = context;
-    atomic_store(&team->left, num_tasks);
-    const int active = deal_all(team, first, num_tasks);
+    atomic_store(&team->left, deal->num_tasks);
+    const int active = open_phase(team, deal);
     const bool is_alone = active == 1 || getpid() != team->owner;
     if (!is_alone && team->hooks->parallel_for != NULL) {
         team->hooks->parallel_for(team->hooks->context, active, work_for_hook, team);

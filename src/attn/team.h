@@ -45,9 +45,16 @@ struct team {
 bool team_create(const struct pkv_hooks *hooks, int num_threads, struct team *team);
 void team_destroy(struct team *team);
 
-/* Runs tasks [0, num_tasks), each once, and returns when all have ended. Worker w begins with those
- * of [first[w], first[w + 1]), first [num_threads + 1]; NULL: each with about as many. */
-void team_run(struct team *team, const int32_t *first, int32_t num_tasks, team_function *function,
+/* Tasks [0, num_tasks) for workers [0, num_workers), num_workers in [1, num_threads]. Worker w
+ * begins with [first[w], first[w + 1]); first NULL: each with about as many. */
+struct team_deal {
+    int32_t num_tasks;
+    int32_t num_workers;
+    const int32_t *first;
+};
+
+/* Runs the tasks, each once, and returns when all have ended. */
+void team_run(struct team *team, const struct team_deal *deal, team_function *function,
               const void *context);
 
 #endif

@@ -20,7 +20,8 @@ struct pkv_workspace {
     struct pkv_hooks hooks;
     const struct kernels *kernels;
     struct team team;
-    pkv_plan *plan; /* of the calls that plan and run at once */
+    pkv_plan *plan;    /* of the calls that plan and run at once */
+    int64_t thread_ns; /* plan.h */
 
     size_t scratch_floats; /* of one worker */
     struct buffer scratch;

@@ -65,6 +65,7 @@ static int run_new_in_child(const struct gqa_case *expected, pkv_workspace *work
         if (pkv_workspace_create(threads, test_isa(), NULL, &own) != PKV_OK) {
             return 2;
         }
+        test_eager_threads(own);
         result |= run_in_child(expected, own);
         pkv_workspace_destroy(own);
     }
@@ -118,8 +119,11 @@ static int run_without_threads(const struct gqa_case *expected, pkv_workspace *w
     struct gqa_case *c = gqa_case_make(&spec);
     pkv_plan *plan = NULL;
     (void)workspace;
-    if (pkv_workspace_create(4, test_isa(), &hooks, &workspace) != PKV_OK ||
-        pkv_plan_create(workspace, &plan) != PKV_OK ||
+    if (pkv_workspace_create(4, test_isa(), &hooks, &workspace) != PKV_OK) {
+        return 2;
+    }
+    test_eager_threads(workspace);
+    if (pkv_plan_create(workspace, &plan) != PKV_OK ||
         pkv_gqa_plan(workspace, &c->args, plan) != PKV_OK) {
         return 2;
     }

@@ -94,6 +94,7 @@ static pkv_workspace *workspace_of(const struct pkv_hooks *hooks)
 {
     pkv_workspace *workspace = NULL;
     ASSERT_STATUS(PKV_OK, pkv_workspace_create(NUM_WORKERS, test_isa(), hooks, &workspace));
+    test_eager_threads(workspace);
     return workspace;
 }
 
@@ -157,9 +158,32 @@ static void threads_live_as_long_as_their_workspace(void)
     CU_ASSERT_EQUAL(num_threads(), threads_before);
 }
 
+/* A call that is over before a thread wakes stays on the caller's; one of some milliseconds goes to
+ * all. The hook is told how many, by the sizes of the call alone. */
+static void small_calls_run_on_fewer_threads(void)
+{
+    static const struct {
+        int32_t keys, tasks;
+    } calls[] = {{1, 0}, {64, 0}, {1024, 0}, {6000, 2}, {20000, NUM_WORKERS}};
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+        struct pool pool = {.order = FORWARDS};
+        const struct pkv_hooks hooks = {.context = &pool, .parallel_for = pool_for};
+        struct case_spec spec = case_plain(test_seed());
+        pkv_workspace *workspace = NULL;
+        spec.kv_heads = 2;
+        spec.k_width = spec.v_width = 64;
+        case_add_row(&spec, 0, 1, calls[i].keys);
+        ASSERT_STATUS(PKV_OK, pkv_workspace_create(NUM_WORKERS, test_isa(), &hooks, &workspace));
+        gqa_case_free(gqa_case_run(&spec, workspace));
+        CU_ASSERT_EQUAL(pool.max_tasks, calls[i].tasks);
+        pkv_workspace_destroy(workspace);
+    }
+}
+
 static const struct test_case cases[] = {
     TEST(a_hook_runs_the_work_with_the_same_bits),
     TEST(openmp_by_its_hook_gives_the_same_bits),
+    TEST(small_calls_run_on_fewer_threads),
     TEST(threads_live_as_long_as_their_workspace),
     TEST_END,
 };

@@ -98,6 +98,7 @@ static void check_tree(struct tree *t, int num_threads)
     pkv_workspace *workspace = NULL;
     const size_t row_bytes = HEADS * WIDTH * pkv_dtype_bytes(t->dtype);
     ASSERT_STATUS(PKV_OK, pkv_workspace_create(num_threads, test_isa(), NULL, &workspace));
+    test_eager_threads(workspace);
     const struct pkv_gqa_args together = args_of(t, 0, t->num_rows, t->out, t->lse);
     ASSERT_STATUS(PKV_OK, pkv_gqa(workspace, &together));
     for (int32_t r = 0; r < t->num_rows; r++) {

@@ -205,11 +205,99 @@ static void stamps_that_wrap_refuse_nothing(void)
     }
 }
 
+/* A row's queries read 2^31 keys by 2^30 heads: four rows have more work than an int64_t counts,
+ * which would make the plan one of countless tasks. */
+static void work_that_an_int64_cannot_count_is_divided_like_any_other(void)
+{
+    enum { ROWS = 8 };
+    int32_t kv_lens[ROWS];
+    pkv_workspace *workspace = NULL;
+    pkv_plan *plan = NULL;
+    size_t largest = 0;
+    const struct pkv_hooks hooks = {.context = &largest, .alloc = alloc_small, .free = free_small};
+    for (int i = 0; i < ROWS; i++) {
+        kv_lens[i] = INT32_MAX;
+    }
+    struct pkv_gqa_args args = {
+        .size = sizeof args,
+        .form = PKV_CACHE_DENSE,
+        .dtype = PKV_F16,
+        .num_heads = 1 << 30,
+        .kv_heads = 1,
+        .k_width = 1,
+        .batch = ROWS,
+        .num_tokens = ROWS,
+        .cu_seqlens_q = (int32_t[]){0, 1, 2, 3, 4, 5, 6, 7, 8},
+        .kv_lens = kv_lens,
+        .q = nowhere(0),
+        .out = nowhere(1),
+        .past = {.k = nowhere(2),
+                 .v = nowhere(3),
+                 .k_dtype = PKV_F16,
+                 .v_dtype = PKV_F16,
+                 .num_blocks = ROWS,
+                 .kv_heads = 1,
+                 .block_size = INT32_MAX,
+                 .k_width = 1,
+                 .v_width = 1},
+    };
+    ASSERT_STATUS(PKV_OK, pkv_workspace_create(2, test_isa(), &hooks, &workspace));
+    ASSERT_STATUS(PKV_OK, pkv_plan_create(workspace, &plan));
+    ASSERT_REFUSED(PKV_NO_MEMORY, "scratch of 2 threads", pkv_gqa_plan(workspace, &args, plan));
+    pkv_plan_destroy(plan);
+    pkv_workspace_destroy(workspace);
+}
+
+/* However large its heads are, a call without tokens has nothing to do. */
+static void call_without_tokens_needs_no_scratch(void)
+{
+    const int32_t none[] = {0, 0};
+    pkv_workspace *workspace = NULL;
+    pkv_plan *plan = NULL;
+    size_t largest = 0;
+    const struct pkv_hooks hooks = {.context = &largest, .alloc = alloc_small, .free = free_small};
+    const struct pkv_gqa_args args = {
+        .size = sizeof args,
+        .form = PKV_CACHE_DENSE,
+        .dtype = PKV_F16,
+        .num_heads = 1718091712,
+        .kv_heads = 1,
+        .k_width = 1342095264,
+        .v_width = 16,
+        .batch = 1,
+        .cu_seqlens_q = none,
+        .kv_lens = none,
+        .past = {.k = nowhere(1),
+                 .v = nowhere(2),
+                 .k_dtype = PKV_F16,
+                 .v_dtype = PKV_F16,
+                 .num_blocks = 1,
+                 .kv_heads = 1,
+                 .block_size = 1,
+                 .k_width = 1342095264,
+                 .v_width = 16},
+    };
+    ASSERT_STATUS(PKV_OK, pkv_workspace_create(2, test_isa(), &hooks, &workspace));
+    ASSERT_STATUS(PKV_OK, pkv_plan_create(workspace, &plan));
+    ASSERT_STATUS(PKV_OK, pkv_gqa_plan(workspace, &args, plan));
+    ASSERT_STATUS(PKV_OK, pkv_gqa_run(workspace, &args, plan));
+    CU_ASSERT(largest < (size_t)1 << 20);
+    pkv_plan_destroy(plan);
+    pkv_workspace_destroy(workspace);
+    struct case_spec spec = case_plain(test_seed());
+    case_add_row(&spec, 0, 1, 600);
+    workspace = case_workspace(2);
+    gqa_case_free(gqa_case_run(&spec, workspace));
+    pkv_workspace_destroy(workspace);
+}
+
 static const struct test_case cases[] = {
     TEST(workspace_refuses_what_it_cannot_be),
     TEST(workspace_says_what_was_chosen),
     TEST(best_is_the_last_of_the_list_that_is_there),
     TEST(scratch_that_a_size_cannot_count_is_no_memory),
+    TEST(work_that_an_int64_cannot_count_is_divided_like_any_other),
+    TEST(call_without_tokens_needs_no_scratch),
     TEST(row_of_as_many_queries_as_an_int32_counts_ends),
     TEST(stamps_that_wrap_refuse_nothing),
     TEST_END,

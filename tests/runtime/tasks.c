@@ -4,6 +4,8 @@
  * is under way. */
 #include <string.h>
 
+#include "attn/workspace.h"
+#include "runtime/cache.h"
 #include "support/runtime_case.h"
 
 enum executor { BY_ATTEND, BY_TASKS, BY_HOOK, NUM_EXECUTORS };
@@ -38,6 +40,7 @@ static void open_two_groups(struct runtime_case *c, enum executor executor)
     c->tasks = executor == BY_TASKS;
     c->config.hooks.parallel_for = executor == BY_HOOK ? backwards : NULL;
     case_open(c);
+    c->cache->workspace->thread_ns = 1;
 }
 
 /* Prefill, decode, a fork that copies: attended at once, in tasks, and by hooks.parallel_for. */

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/cache.h"
+
 enum { FAULTS_SHOWN = 10 };
 
 static void add_group(struct world *world, enum pkv_dtype dtype, int32_t num_blocks)
@@ -62,6 +64,7 @@ void world_open(struct world *world)
         pthread_mutex_init(&world->requests[i].lock, NULL);
     }
     ASSERT_STATUS(PKV_OK, pkv_cache_create(&world->config, &world->cache));
+    test_eager_threads(world->cache->workspace);
 }
 
 void world_fault(atomic_llong *kind, const char *what, long long got, long long expected)

@@ -744,6 +744,7 @@ pkv_workspace *case_workspace(int num_threads)
 {
     pkv_workspace *workspace = NULL;
     ASSERT_STATUS(PKV_OK, pkv_workspace_create(num_threads, test_isa(), NULL, &workspace));
+    test_eager_threads(workspace);
     return workspace;
 }
 

@@ -142,7 +142,8 @@ bool case_is_close(double got, double want);
         CU_ASSERT(case_is_close((double)(got), (want)));                                           \
     } while (0)
 
-/* A workspace on the tested instruction set; the test fails when there is none. */
+/* A workspace on the tested instruction set, which takes threads for the smallest work; the test
+ * fails when there is none. */
 pkv_workspace *case_workspace(int num_threads);
 
 #endif

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/cache.h"
+
 #define FENCE 64
 #define FENCE_BYTE 0x5c
 
@@ -144,6 +146,7 @@ struct pkv_layer_config *case_add_layer(struct runtime_case *c, int32_t group)
 void case_open(struct runtime_case *c)
 {
     ASSERT_STATUS(PKV_OK, pkv_cache_create(&c->config, &c->cache));
+    test_eager_threads(c->cache->workspace);
     if (c->cache == NULL) {
         CU_FAIL_FATAL("no cache to test");
     }

@@ -8,6 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "attn/workspace.h"
+
 void test_assert_status(enum pkv_status expected, enum pkv_status actual, const char *call,
                         const char *file, unsigned line)
 {
@@ -268,4 +270,9 @@ void ref_store(enum pkv_dtype dtype, void *array, size_t index, double x)
         break;
     case PKV_E4M3: ((uint8_t *)array)[index] = ref_to_e4m3(x); break;
     }
+}
+
+void test_eager_threads(pkv_workspace *workspace)
+{
+    workspace->thread_ns = 1000;
 }

@@ -97,4 +97,8 @@ uint8_t ref_to_e4m3(double x);
 double ref_load(enum pkv_dtype dtype, const void *array, size_t index);
 void ref_store(enum pkv_dtype dtype, void *array, size_t index, double x);
 
+/* Has a workspace's calls run on all of its threads even where that is not worth while, so that
+ * small cases try them too. */
+void test_eager_threads(pkv_workspace *workspace);
+
 #endif
