@@ -61,7 +61,7 @@ static void create(struct server *s, int32_t num_blocks)
     }
 }
 
-/* Adopts what the cache has of the request and reserves blocks for the rest; false = not now. */
+/* Adopts what the cache has of the request and is promised blocks for the rest; false = not now. */
 static bool admit(struct server *s, struct request *request)
 {
     struct pkv_admission admission;

@@ -264,6 +264,9 @@ struct pkv_group_usage {
     int32_t cached;
     /* Of the held ones, those that a pin holds. */
     int32_t pinned;
+    /* Of the free ones, those that admitted sequences were promised and have not taken yet: the
+     * rest, free - promised, is what admissions, forks, pins and steps without admission find. */
+    int32_t promised;
 };
 
 /* Counts the blocks of one group. pkv_cache_stats (metrics.h) has the sum over groups, and more.
@@ -285,10 +288,15 @@ struct pkv_seq_options {
      * cache and a window, a value other than the group's makes other keys, so it counts as one more
      * namespace field. */
     const int64_t *kept_prefix;
-    /* Speculative decoding: pkv_seq_truncate by at most so many tokens always succeeds. In [0,
-     * max_seq_len]. The newest max_rewind tokens are not indexed yet, and window groups keep their
-     * blocks so much longer. */
+    /* Speculative decoding: how far pkv_seq_truncate can always go back. In [0, max_seq_len]. It
+     * counts from the greatest length that the sequence, or before a fork its parent, has had
+     * since it was last empty: any length from that less max_rewind on can be truncated to, in one
+     * cut or in several. The newest max_rewind tokens are not indexed yet, and window groups keep
+     * their blocks so much longer. */
     int32_t max_rewind;
+    /* The most tokens that the sequence, and each of its forks, may ever have, in [0, max_seq_len];
+     * 0 = max_seq_len. An admission past it is PKV_NEVER_FITS, a step past it is refused. */
+    int32_t max_tokens;
     /* [num_namespace_fields], at most PKV_MAX_NAMESPACE_FIELDS: whose cached blocks it may share.
      */
     const struct pkv_namespace_field *namespace_fields;
@@ -340,21 +348,31 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_seq_length(pkv_cache *cache, pkv_seq s
  * tokens too (nothing checks that: a sequence does not record its ranges). n >= 0. children [n]
  * receives the handles.
  *
- * Returns PKV_OK; PKV_NO_BLOCKS when fewer than n sequences are left; PKV_NOT_RESIDENT when a
- * window group has released keys that a query at `at` would see; PKV_UNSUPPORTED with a continuous
- * group; PKV_BUSY when the sequence is in the open step or the cache is closed; PKV_STALE_HANDLE.
- * All children or none. Any thread; O(n * (blocks + tokens)). */
+ * A child was promised nothing, and takes blocks as it needs them. It does not shorten what was
+ * promised to others, but a copy on write, its parent's too, is outside of any promise.
+ *
+ * Returns PKV_OK; PKV_NO_BLOCKS when fewer than n sequences are left, or when a child would hold
+ * blocks of an admitted sequence's window that are promised once they leave it; PKV_NOT_RESIDENT
+ * when a window group has released keys that a query at `at` would see; PKV_UNSUPPORTED with a
+ * continuous group; PKV_BUSY when the sequence is in the open step or the cache is closed;
+ * PKV_STALE_HANDLE. All children or none. Any thread; O(n * (blocks + tokens)). */
 PKV_API PKV_NODISCARD enum pkv_status pkv_seq_fork(pkv_cache *cache, pkv_seq seq, int32_t at,
                                                    int32_t n, pkv_seq *children);
 
 /* Shortens a sequence to its first `length` committed tokens, and releases whole blocks beyond
- * them, reserved ones too: after rejected drafts, or, with length 0, to preempt it. A preempted
- * sequence keeps its handle and its indexed blocks stay cached; admit it again to go on.
+ * them: after rejected drafts, or, with length 0, to preempt it. A preempted sequence keeps its
+ * handle and its indexed blocks stay cached; admit it again to go on.
+ *
+ * What admission promised stays promised, except with length 0, and except when blocks that the cut
+ * gives up stay with a pin, a fork or another request that adopted them, and as many others are
+ * not free: then the sequence goes on as one that was not admitted. An indexed block that the cut
+ * leaves half used is not written again: the next append copies it, and that block is outside of
+ * the promise too. A cut within max_rewind loses nothing, unless there are forks or it goes back
+ * into what the admission adopted.
  *
  * length is in [0, the sequence's length], and as with forks not inside a bidirectional range. 0
- * always succeeds, and so does anything within max_rewind. Otherwise every key that a query at
- * `length` sees must still have its block. An indexed block that the cut leaves half used is not
- * written again: the next append copies it.
+ * always succeeds, and so does what max_rewind says. Otherwise every key that a query at `length`
+ * sees must still have its block.
  *
  * Returns PKV_OK; PKV_NOT_RESIDENT when a window group has released needed keys, and the last error
  * says the shortest length that is possible; PKV_BUSY when the sequence is in the open step;
@@ -369,17 +387,22 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_seq_truncate(pkv_cache *cache, pkv_seq
 struct pkv_shortage {
     /* Index in the batch; -1 = no row. After a successful pkv_step_begin: how many rows joined. */
     int32_t row;
-    /* The group that is short; -1 = none: a quota or max_seq_len refuses. */
+    /* The group that is short; -1 = none: a quota or the sequence's length refuses. */
     int32_t group;
-    /* Blocks needed: for PKV_NO_BLOCKS those to take now, for PKV_NEVER_FITS all that the sequence
-     * would hold. */
+    /* Blocks needed: for PKV_NO_BLOCKS those to take or to promise now, beside what was promised
+     * before; for PKV_NEVER_FITS all that the sequence would hold. Tokens when max_tokens is set.
+     */
     int64_t need;
-    /* Free blocks that the call could have used; of a quota, what is left of it. */
+    /* Free blocks that the call could have used: those promised to others, and for an admission the
+     * watermark, are not among them. Of a quota, what is left of it. */
     int64_t free;
-    /* Free blocks of the group that are cached: taking them evicts. */
+    /* So many of them at most are cached: taking them evicts. */
     int64_t evictable;
     /* The quota that refuses, in blocks; 0 = none. */
     int64_t quota;
+    /* The most tokens that the sequence may have, its max_tokens or max_seq_len, when that refuses;
+     * 0 = it does not. */
+    int32_t max_tokens;
 };
 
 /* The tokens that a request brings, which admission, a probe and a pin look up in the prefix cache.
@@ -407,28 +430,38 @@ struct pkv_admission {
     int32_t num_cached;
     /* Prompt tokens left to compute: prompt->num_tokens - num_cached. */
     int32_t num_to_write;
-    /* Blocks that the sequence holds now, adopted and reserved ones, in all groups. */
+    /* Blocks promised to the sequence, adopted ones among them, in all groups together: it
+     * never holds more while its steps bring one token each. */
     int32_t num_blocks;
 };
 
-/* Admits a request: adopts the longest cached prefix of its prompt and reserves blocks for the
- * rest, in every group, so that its steps cannot run out of blocks unless forks share them. A
+/* Admits a request: adopts the longest cached prefix of its prompt and promises blocks for the
+ * rest, in every group: until it has prompt->num_tokens + reserve_tokens tokens (reserve_tokens >=
+ * 0: those that it will generate), no step of it finds too few, whatever others do. The exceptions
+ * are copies on write, of which only forks and truncations (pkv_seq_truncate) are the cause. A
  * sequence may also run without admission; then each step takes blocks as it needs them.
  *
- * The sequence must be empty, new or preempted. Reserved is room for prompt->num_tokens +
- * reserve_tokens tokens (reserve_tokens >= 0: those that it will generate), and a window group
- * reserves no more than a sequence can hold there at once. An admission must leave
- * config.watermark_blocks in each group free and keep to quotas.
+ * A promise is a number. Blocks are taken when tokens come, and until then stay free and cached;
+ * only so many must remain free. In a group without a window these are the blocks of all its tokens
+ * that it does not hold yet. In a window group they are no more than it holds at once when its
+ * steps bring one token each: the window, max_rewind, the kept prefix, and a block for a window
+ * that begins inside one. What longer rows of a step need beyond that is set aside once for all
+ * admitted sequences, for config.max_step_tokens together. A block that leaves a window is not free
+ * while another sequence or a pin holds it, so in a window group adopted blocks are promised like
+ * new ones.
+ *
+ * The sequence must be empty, new or preempted; one that was admitted before gets the new promise
+ * instead of the old one. An admission must leave config.watermark_blocks in each group that are
+ * neither taken nor promised, and keep to quotas, which count what is promised.
  *
  * Adopted are whole blocks, at most max_cached tokens (>= 0; 0 = none, prompt->num_tokens = no
  * limit), and never the last token, whose output the model has to compute. A prefix counts as far
- * as every group still has the keys that a query behind it sees. A sequence that already has
- * reserved blocks adopts nothing.
+ * as every group still has the keys that a query behind it sees.
  *
  * Returns PKV_OK and fills *admission; PKV_NO_BLOCKS when there is no room now, PKV_NEVER_FITS when
- * there never is, both with *shortage (may be NULL) filled and nothing else changed;
- * PKV_INVALID_ARGUMENT for a sequence that is not empty; PKV_BUSY when it is in the open step or
- * the cache is closed; PKV_STALE_HANDLE. Any thread; O(num_tokens + blocks). */
+ * there never is (or max_tokens refuses), both with *shortage (may be NULL) filled and nothing else
+ * changed; PKV_INVALID_ARGUMENT for a sequence that is not empty; PKV_BUSY when it is in the open
+ * step or the cache is closed; PKV_STALE_HANDLE. Any thread; O(num_tokens + blocks). */
 PKV_API PKV_NODISCARD enum pkv_status pkv_seq_admit(pkv_cache *cache, pkv_seq seq,
                                                     const struct pkv_prompt *prompt,
                                                     int32_t reserve_tokens, int32_t max_cached,

@@ -76,7 +76,7 @@ struct pkv_stats {
     /* Of the held ones, those that a pin holds. */
     int64_t pinned_blocks;
     /* Tokens that the blocks in all block tables have room for, and tokens committed to them. A
-     * shared block counts for each table. Their difference is reserved or unused. */
+     * shared block counts for each table. Their difference is unused. */
     int64_t table_cells;
     int64_t used_cells;
     /* Sequences that exist: created or forked, and not destroyed. */

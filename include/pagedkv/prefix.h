@@ -65,7 +65,8 @@ typedef struct pkv_pin {
  * system prompt that must not be evicted between two requests.
  *
  * What is pinned is the longest cached prefix of the prompt, in whole blocks, in the namespace of
- * options (may be NULL), and less of it where config.max_pinned_blocks would be passed in a group.
+ * options (may be NULL), and less of it where config.max_pinned_blocks would be passed in a group,
+ * or where that would hold blocks that admitted sequences were promised.
  * *num_pinned is its length in tokens. It is 0, with a zeroed *pin, when nothing could be pinned:
  * the call does not compute anything, so run the prompt first. Several pins may hold one block.
  *
@@ -109,8 +110,9 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_prefix_expire(pkv_cache *cache, uint64
  * block that several of them share counts once for each.
  *
  * field: tag and bytes name it; begins_at is not read. num_blocks >= 0; 0 takes the limit away.
- * pkv_seq_admit and pkv_step_begin keep to the limit. pkv_seq_fork may pass it, because it shares
- * blocks that exist, and a limit below what is held already takes nothing away.
+ * What an admission promises counts from then on, held or not. pkv_seq_admit and pkv_step_begin
+ * keep to the limit, but a step within a promise is never refused by it. pkv_seq_fork may pass it,
+ * because it shares blocks that exist, and a limit below what is held already takes nothing away.
  *
  * Returns PKV_OK; PKV_NO_BLOCKS when max_namespaces are in use; PKV_INVALID_ARGUMENT;
  * PKV_UNSUPPORTED. O(1). */
@@ -119,7 +121,8 @@ pkv_namespace_quota(pkv_cache *cache, const struct pkv_namespace_field *field, i
 
 /* The blocks of one namespace field. */
 struct pkv_field_usage {
-    /* Blocks in the tables of its sequences, in all groups: what its quota limits. */
+    /* Blocks in the tables of its sequences, or promised to them if more, in all groups: what its
+     * quota limits. */
     int64_t held;
     /* 0 = none. */
     int64_t quota;

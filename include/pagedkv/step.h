@@ -84,11 +84,13 @@ struct pkv_batch {
  *
  * Returns PKV_OK and the step in *step; PKV_NO_BLOCKS or PKV_NEVER_FITS when a required row finds
  * no blocks or passes a quota; PKV_STALE_HANDLE, and the last error names the row;
- * PKV_INVALID_ARGUMENT for a sequence listed twice, a row past max_seq_len, a position outside the
- * cos/sin tables, a bidirectional range that is cut or unsound (the last error names the row and
- * the range), or more rows or tokens than the configuration allows; PKV_BUSY while a step is open
- * or the cache is closed; PKV_NO_MEMORY while scratch still grows. On a refusal nothing has
- * changed. Any thread; O(rows + tokens + blocks taken). */
+ * PKV_INVALID_ARGUMENT for a sequence listed twice, a row past max_seq_len or its max_tokens, a
+ * position outside the cos/sin tables, a bidirectional range that is cut or unsound (the last error
+ * names the row and the range), or more rows or tokens than the configuration allows; PKV_BUSY
+ * while a step is open or the cache is closed; PKV_NO_MEMORY while scratch still grows. On a
+ * refusal nothing has changed, except that with PKV_NO_BLOCKS, PKV_NEVER_FITS and PKV_NO_MEMORY
+ * pins whose time is up by batch->now_ns have ended. Any thread; O(rows + tokens + blocks taken).
+ */
 PKV_API PKV_NODISCARD enum pkv_status pkv_step_begin(pkv_cache *cache,
                                                      const struct pkv_batch *batch, pkv_step *step,
                                                      struct pkv_shortage *shortage);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Cached blocks that nobody holds are free ones: a request that adopts them takes them off the free
- * count just as new blocks do, so both together are judged against it. */
+ * count just as it does what it is promised, so both together are judged against it. */
 #include "runtime/admission.h"
 
 #include "base/error.h"
@@ -21,32 +21,27 @@ enum pkv_status admission_check(const pkv_cache *cache, const struct pkv_prompt 
     return prompt_check(prompt, cache_has_reuse(cache));
 }
 
-/* Blocks of the matched run that a table maps and nobody holds. */
-static int32_t num_revived(const pkv_cache *cache, const struct group *group,
-                           const struct seq_table *table)
+/* Blocks of the matched run that a table maps, and that take a spare one each. */
+static int32_t num_spare_adopted(const pkv_cache *cache, const struct group *group,
+                                 const struct seq_table *table)
 {
     int32_t count = 0;
     for (int32_t i = 0; i < table->end; i++) {
         if (seq_table_maps(table, i)) {
             const int32_t block =
                 prefix_index_block(cache->reuse.index, cache->reuse.matched[i], group->index);
-            count += pkv_pool_ref_count(group->blocks.pool, block) == 0;
+            count += block_costs_spare(&group->blocks, block);
         }
     }
     return count;
 }
 
-/* Where a table that has adopted a run ends once the request's cells are reserved. */
-static int32_t reserved_end(const pkv_cache *cache, const struct group *group,
-                            const struct admission_request *request, const struct seq_table *table)
+/* What was promised to the sequence before: it is empty, or it would not be admitted. */
+static struct promise promised_before(const struct group *group,
+                                      const struct admission_request *request)
 {
-    const int32_t at_once =
-        config_blocks_for(group->config, cache->config.max_step_tokens, request->num_cells,
-                          group_kept_prefix(group, request->model), request->model->max_rewind);
-    const int32_t all = config_blocks_of_cells(request->num_cells, group->config->block_size);
-    /* A window that begins further on ends further on. */
-    const int64_t end = (int64_t)at_once + table->hole_end - table->kept_end;
-    return max_i32(end < all ? (int32_t)end : all, table->end);
+    return request->index != NO_SEQ ? group->tables.at[request->index].promise
+                                    : (struct promise){0};
 }
 
 static struct admission_demand demand_of(const pkv_cache *cache, const struct group *group,
@@ -54,21 +49,19 @@ static struct admission_demand demand_of(const pkv_cache *cache, const struct gr
                                          int32_t num_adopted)
 {
     const int32_t kept_prefix = group_kept_prefix(group, request->model);
-    struct admission_demand demand = {.table = seq_table_adopted(&group->tables, kept_prefix,
-                                                                 num_adopted,
-                                                                 request->model->max_rewind)};
-    int32_t num_mapped = 0;
-    demand.end = reserved_end(cache, group, request, &demand.table);
-    if (num_adopted > 0) {
-        demand.num_adopted = seq_table_num_mapped(&demand.table, num_adopted);
-        demand.num_revived = num_revived(cache, group, &demand.table);
-    } else if (request->index != NO_SEQ) {
-        const struct seq_table *before = &group->tables.at[request->index];
-        num_mapped = seq_table_num_mapped(before, before->end);
-        demand.end = max_i32(demand.end, before->end);
+    const int32_t max_rewind = request->model->max_rewind;
+    const struct promise before = promised_before(group, request);
+    struct promise_set after = group->tables.promises;
+    struct admission_demand demand = {
+        .table = seq_table_adopted(&group->tables, kept_prefix, num_adopted, max_rewind)};
+    demand.table.promise = promise_make(&after, request->num_cells, kept_prefix, max_rewind);
+    demand.table.promise.reached = demand.table.end;
+    promise_remove(&after, &before, 0);
+    promise_add(&after, &demand.table.promise, demand.table.end);
+    demand.num_spare = promise_total(&after) - promise_total(&group->tables.promises);
+    if (!seq_table_slides(&demand.table)) {
+        demand.num_spare += num_spare_adopted(cache, group, &demand.table);
     }
-    demand.num_total = seq_table_num_mapped(&demand.table, demand.end);
-    demand.num_new = demand.num_total - demand.num_adopted - num_mapped;
     return demand;
 }
 
@@ -78,17 +71,18 @@ static enum pkv_status judge_group(const pkv_cache *cache, int32_t g, enum pkv_s
     const struct group *group = &cache->groups[g];
     const struct admission_demand *demand = &cache->demands[g];
     const int32_t watermark = cache->config.watermark_blocks;
+    const int32_t available = max_i32(seq_table_num_spare(&group->tables) - watermark, 0);
     const struct shortage_demand wanted = {
         .row = SHORTAGE_NO_ROW,
         .group = g,
-        .total = demand->num_total,
-        .more = demand->num_new + demand->num_revived,
+        .total = promise_alone(&group->tables.promises, &demand->table.promise),
+        .more = demand->num_spare,
         .limit = group->config->num_blocks - watermark,
-        .available = max_i32(block_num_free(&group->blocks) - watermark, 0),
+        .available = available,
     };
     const enum pkv_status status = shortage_judge(before, &wanted, shortage);
     if (status != before) {
-        shortage->evictable = block_num_cached(&group->blocks);
+        shortage->evictable = min_i32(block_num_cached(&group->blocks), available);
     }
     return status;
 }
@@ -100,39 +94,44 @@ static enum pkv_status judge(pkv_cache *cache, const struct admission_request *r
     enum pkv_status status = PKV_OK;
     int64_t num_charged = 0;
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
-        if (group_is_paged(&cache->groups[g])) {
+        const struct group *group = &cache->groups[g];
+        if (group_is_paged(group)) {
             struct admission_demand *demand = &cache->demands[g];
-            *demand = demand_of(cache, &cache->groups[g], request, decision->num_adopted);
+            *demand = demand_of(cache, group, request, decision->num_adopted);
             status = judge_group(cache, g, status, shortage);
-            decision->num_blocks += demand->num_total;
-            num_charged += demand->num_adopted + demand->num_new;
+            decision->num_blocks += demand->table.promise.at_once;
+            num_charged += promised_before(group, request).at_once;
         }
     }
-    return quota_judge(status, &request->quota, SHORTAGE_NO_ROW, decision->num_blocks, num_charged,
-                       shortage);
+    return quota_judge(status, &request->quota, SHORTAGE_NO_ROW, decision->num_blocks,
+                       decision->num_blocks - num_charged, shortage);
 }
 
-/* The cached run to adopt: none on top of blocks that were reserved before. */
-static int32_t match(pkv_cache *cache, const struct admission_request *request)
+/* More tokens than the sequence may ever have. */
+static enum pkv_status refuse_length(const pkv_cache *cache,
+                                     const struct admission_request *request,
+                                     struct pkv_shortage *shortage)
 {
-    const bool has_reserved = request->index != NO_SEQ && cache_has_reuse(cache) &&
-                              cache->groups[0].tables.at[request->index].end > 0;
-    cache->reuse.num_furthest = 0;
-    return has_reserved ? 0
-                        : match_run(cache, request->model, request->prompt,
-                                    match_max_blocks(cache, request->prompt, request->max_cached));
+    const int32_t max_tokens = request->model->max_tokens;
+    *shortage = (struct pkv_shortage){.row = SHORTAGE_NO_ROW,
+                                      .group = SHORTAGE_NO_GROUP,
+                                      .need = request->num_cells,
+                                      .max_tokens = max_tokens};
+    return refuse(PKV_NEVER_FITS, "%lld tokens, %s is %d", (long long)request->num_cells,
+                  max_tokens < cache->config.max_seq_len ? "max_tokens" : "max_seq_len",
+                  max_tokens);
 }
 
 enum pkv_status admission_decide(pkv_cache *cache, const struct admission_request *request,
                                  struct admission_decision *decision, struct pkv_shortage *shortage)
 {
     *decision = (struct admission_decision){0};
-    if (request->num_cells > cache->config.max_seq_len) {
-        *shortage = (struct pkv_shortage){.row = SHORTAGE_NO_ROW, .group = SHORTAGE_NO_GROUP};
-        return refuse(PKV_NEVER_FITS, "%lld tokens, max_seq_len is %d",
-                      (long long)request->num_cells, cache->config.max_seq_len);
+    if (request->num_cells > request->model->max_tokens) {
+        return refuse_length(cache, request, shortage);
     }
-    decision->num_adopted = match(cache, request);
+    decision->num_adopted =
+        match_run(cache, request->model, request->prompt,
+                  match_max_blocks(cache, request->prompt, request->max_cached));
     const enum pkv_status status = judge(cache, request, decision, shortage);
     return status == PKV_OK ? PKV_OK : shortage_refuse(&cache->config, status, shortage);
 }

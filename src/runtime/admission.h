@@ -24,20 +24,15 @@ struct admission_request {
     struct quota quota;
 };
 
-/* What it takes in one paged group.
- *   num_total = num_adopted + num_new + entries that its table mapped before */
+/* What it takes in one paged group. */
 struct admission_demand {
-    struct seq_table table; /* after adoption */
-    int32_t end;            /* where the table ends once the rest is mapped */
-    int32_t num_total;
-    int32_t num_adopted; /* blocks of the cached run that its table maps ... */
-    int32_t num_revived; /* ... and those of them that are free until then */
-    int32_t num_new;
+    struct seq_table table; /* after adoption, with its promise */
+    int64_t num_spare;      /* spare blocks taken: newly promised, or adopted */
 };
 
 struct admission_decision {
     int32_t num_adopted; /* leading blocks of the cached run, mapped or behind a window */
-    int64_t num_blocks;  /* held in all groups together, once it is admitted */
+    int64_t num_blocks;  /* promised in all groups together */
 };
 
 /* Decides a request. PKV_OK: cache->demands and reuse.matched hold what taking needs.

@@ -7,12 +7,15 @@
 #include "runtime/publish.h"
 #include "runtime/shortage.h"
 
-/* Adopted blocks of all groups are held before any block is taken, or taking could evict one. */
+/* Takes what was found, and promises the rest. */
 static void take(pkv_cache *cache, const struct admission_request *request, int32_t num_adopted)
 {
     const int32_t index = request->index;
-    for (int32_t g = 0; num_adopted > 0 && g < cache->config.num_groups; g++) {
-        cache->groups[g].tables.at[index] = cache->demands[g].table;
+    for (int32_t g = 0; g < cache->config.num_groups; g++) {
+        struct group *group = &cache->groups[g];
+        if (group_is_paged(group)) {
+            seq_table_admit(&group->tables, index, &cache->demands[g].table);
+        }
     }
     if (cache_has_reuse(cache)) {
         seq_tokens_admit(&cache->reuse.tokens, index, &cache->seqs.at[index].tokens,
@@ -21,12 +24,6 @@ static void take(pkv_cache *cache, const struct admission_request *request, int3
     publish_adopt(cache, index, num_adopted);
     if (cache->reuse.num_furthest > num_adopted) {
         publish_missed(cache, request->model, cache->reuse.matched[cache->reuse.num_furthest - 1]);
-    }
-    for (int32_t g = 0; g < cache->config.num_groups; g++) {
-        struct group *group = &cache->groups[g];
-        if (group_is_paged(group)) {
-            seq_table_reserve(&group->tables, index, cache->demands[g].end, request->num_cells);
-        }
     }
     quota_settle(cache, index);
 }

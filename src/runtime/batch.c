@@ -173,10 +173,11 @@ static enum pkv_status resolve_row(pkv_cache *cache, const struct pkv_batch *bat
     }
     seq->stamp = cache->batch_stamp;
     const int32_t q_len = q_len_of(batch, row);
-    if (q_len > cache->config.max_seq_len - seq->length) {
-        return refuse(PKV_INVALID_ARGUMENT,
-                      "row %d: %d tokens after the %d it has pass max_seq_len = %d", row, q_len,
-                      seq->length, cache->config.max_seq_len);
+    if (q_len > seq->max_tokens - seq->length) {
+        return refuse(PKV_INVALID_ARGUMENT, "row %d: %d tokens after the %d it has pass %s = %d",
+                      row, q_len, seq->length,
+                      seq->max_tokens < cache->config.max_seq_len ? "max_tokens" : "max_seq_len",
+                      seq->max_tokens);
     }
     const int64_t *position_ids =
         batch->position_ids != NULL ? batch->position_ids + step->cu_seqlens[row] : NULL;

@@ -35,7 +35,30 @@ static int32_t take_from_index(struct block_set *blocks)
     return block;
 }
 
-int32_t block_take(struct block_set *blocks, int32_t writer)
+bool block_is_windowed(const struct block_set *blocks, int32_t block)
+{
+    const int32_t count = pkv_pool_ref_count(blocks->pool, block);
+    return count > 0 && blocks->at[block].num_sliding == count;
+}
+
+bool block_costs_spare(const struct block_set *blocks, int32_t block)
+{
+    return pkv_pool_ref_count(blocks->pool, block) == 0 || block_is_windowed(blocks, block);
+}
+
+/* After a change of holders, of which `count` more slide. */
+static void count_sliding(struct block_set *blocks, int32_t block, bool was_windowed, int32_t count)
+{
+    blocks->at[block].num_sliding += count;
+    blocks->num_windowed += block_is_windowed(blocks, block) - was_windowed;
+}
+
+void block_stop_sliding(struct block_set *blocks, int32_t block)
+{
+    count_sliding(blocks, block, block_is_windowed(blocks, block), -1);
+}
+
+int32_t block_take(struct block_set *blocks, int32_t writer, bool slides)
 {
     const int32_t block =
         blocks->context->index != NULL ? take_from_index(blocks) : block_pool_take(blocks->pool);
@@ -46,6 +69,7 @@ int32_t block_take(struct block_set *blocks, int32_t writer)
     }
     state->writer = writer;
     state->frozen = 0;
+    count_sliding(blocks, block, false, slides);
     return block;
 }
 
@@ -53,7 +77,9 @@ void block_share(struct block_set *blocks, int32_t block, int32_t num_cells, int
                  int32_t num_held)
 {
     struct block *state = &blocks->at[block];
+    const bool was_windowed = block_is_windowed(blocks, block);
     block_pool_retain(blocks->pool, block);
+    count_sliding(blocks, block, was_windowed, 0);
     if (state->frozen < num_cells) {
         state->frozen = num_cells;
     }
@@ -63,9 +89,11 @@ void block_share(struct block_set *blocks, int32_t block, int32_t num_cells, int
     }
 }
 
-void block_adopt(struct block_set *blocks, int32_t block)
+void block_adopt(struct block_set *blocks, int32_t block, bool slides)
 {
+    const bool was_windowed = block_is_windowed(blocks, block);
     block_pool_hold(blocks->pool, block);
+    count_sliding(blocks, block, was_windowed, slides);
     block_freeze(blocks, block);
     blocks->at[block].is_stale = false;
 }
@@ -99,9 +127,11 @@ void block_scrub_uncached(struct block_set *blocks, int32_t first, int32_t count
     }
 }
 
-static void drop(struct block_set *blocks, int32_t block, int32_t holder, bool is_out_of_window)
+static void drop(struct block_set *blocks, int32_t block, int32_t holder, bool slides,
+                 bool is_out_of_window)
 {
     struct block *state = &blocks->at[block];
+    const bool was_windowed = block_is_windowed(blocks, block);
     if (state->writer == holder) {
         state->writer = NO_SEQ;
     }
@@ -109,6 +139,7 @@ static void drop(struct block_set *blocks, int32_t block, int32_t holder, bool i
     const bool is_free = index != NULL
                              ? prefix_index_drop(index, blocks->group, block, is_out_of_window)
                              : block_pool_drop(blocks->pool, block);
+    count_sliding(blocks, block, was_windowed, slides ? -1 : 0);
     if (is_free && is_indexed(blocks, block)) {
         state->freed_ns = blocks->context->now_ns;
         state->is_stale = blocks->context->scrub != BLOCK_SCRUB_NONE;
@@ -120,14 +151,14 @@ static void drop(struct block_set *blocks, int32_t block, int32_t holder, bool i
     }
 }
 
-void block_drop(struct block_set *blocks, int32_t block, int32_t holder)
+void block_drop(struct block_set *blocks, int32_t block, int32_t holder, bool slides)
 {
-    drop(blocks, block, holder, false);
+    drop(blocks, block, holder, slides, false);
 }
 
-void block_drop_out_of_window(struct block_set *blocks, int32_t block, int32_t holder)
+void block_drop_out_of_window(struct block_set *blocks, int32_t block, int32_t holder, bool slides)
 {
-    drop(blocks, block, holder, true);
+    drop(blocks, block, holder, slides, true);
 }
 
 int32_t block_num_free(const struct block_set *blocks)

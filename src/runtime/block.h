@@ -21,13 +21,17 @@
  *   count = number of holders,  a free block has writer NO_SEQ and frozen 0
  *   writer = the one sequence that may write cells from frozen on without a copy, or NO_SEQ
  *   count > 1:  every holder but the writer reads only cells [0, frozen)
- *   count = 1:  frozen = 0 */
+ *   count = 1:  frozen = 0
+ *
+ * A holder slides when it was promised no more than its window (promise.h); what an open step holds
+ * for such a row counts like the entry before it. */
 struct block {
     int32_t writer;
     int32_t frozen;
-    int32_t num_pins;  /* pins that hold it */
-    bool is_stale;     /* free and cached: to be overwritten once it is cached no longer */
-    uint64_t freed_ns; /* when it became free and cached, by the context's now_ns; 0 unknown */
+    int32_t num_pins;    /* pins that hold it */
+    int32_t num_sliding; /* holders that slide */
+    bool is_stale;       /* free and cached: to be overwritten once it is cached no longer */
+    uint64_t freed_ns;   /* when it became free and cached, by the context's now_ns; 0 unknown */
 };
 
 /* What is written over a block that becomes free without being cached. */
@@ -52,6 +56,7 @@ struct block_set {
     int32_t block_size;
     int32_t group; /* by which the index knows them */
     int32_t num_pinned;
+    int32_t num_windowed; /* held blocks all of whose holders slide */
 };
 
 /* What a claim changed about the writer of a block. */
@@ -62,19 +67,30 @@ enum block_writer_change {
 };
 
 /* A free block with `writer` as its holder. There must be one; a cached one is evicted. */
-int32_t block_take(struct block_set *blocks, int32_t writer);
+int32_t block_take(struct block_set *blocks, int32_t writer, bool slides);
 
-/* One more holder, who will read cells [0, num_cells), beside `holder`, who has num_held there. */
+/* One more holder, who does not slide and will read cells [0, num_cells), beside `holder`, who has
+ * num_held there. */
 void block_share(struct block_set *blocks, int32_t block, int32_t num_cells, int32_t holder,
                  int32_t num_held);
 
 /* One more holder of a cached block, free or held, who reads all of it. */
-void block_adopt(struct block_set *blocks, int32_t block);
+void block_adopt(struct block_set *blocks, int32_t block, bool slides);
 
 /* One holder less. The block without a holder is free, and cached if it has a node.
  * _out_of_window: its window has passed, so it is evicted before others. */
-void block_drop(struct block_set *blocks, int32_t block, int32_t holder);
-void block_drop_out_of_window(struct block_set *blocks, int32_t block, int32_t holder);
+void block_drop(struct block_set *blocks, int32_t block, int32_t holder, bool slides);
+void block_drop_out_of_window(struct block_set *blocks, int32_t block, int32_t holder, bool slides);
+
+/* One of its holders, which slid, does so no more. */
+void block_stop_sliding(struct block_set *blocks, int32_t block);
+
+/* Held, and by holders that slide alone. */
+bool block_is_windowed(const struct block_set *blocks, int32_t block);
+
+/* A holder that does not slide takes a block that may be promised: a free one, or one that is
+ * promised once it leaves its windows. */
+bool block_costs_spare(const struct block_set *blocks, int32_t block);
 
 /* The block, full and committed, was given a node: no sequence writes it any more. */
 void block_freeze(struct block_set *blocks, int32_t block);

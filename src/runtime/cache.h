@@ -9,6 +9,7 @@
  *   config          what follows from a configuration (config_check: the one place that judges it)
  *   counters        what is counted where it happens
  *   block           the blocks of a group: take, share, drop, may a block be written in place
+ *   promise         how many blocks must stay free for sequences that were admitted
  *   seq_table       the block tables of a group: extend, cut, reclaim, what is resident
  *   seq_tokens      the tokens that sequences record
  *   sequence        the records of sequences (seq_reuse: what one has published)

@@ -55,6 +55,7 @@ enum pkv_status pkv_cache_usage(pkv_cache *cache, int32_t group, struct pkv_grou
         .held = num_blocks - num_free,
         .cached = is_paged ? block_num_cached(&of->blocks) : 0,
         .pinned = of->blocks.num_pinned,
+        .promised = is_paged ? num_free - seq_table_num_spare(&of->tables) : 0,
     };
     cache_unlock(cache);
     return PKV_OK;

@@ -94,7 +94,7 @@ static void check_charge(const pkv_cache *cache, int32_t seq, struct report *rep
 {
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
         const struct seq_table *table = &cache->groups[g].tables.at[seq];
-        report_expect(report, table->charged == seq_table_num_mapped(table, table->end),
+        report_expect(report, table->charged == seq_table_charge(table, table->end),
                       "a charge that is not what is held (group %d, sequence %d, %d blocks)", g,
                       seq, table->charged);
     }

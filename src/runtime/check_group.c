@@ -47,6 +47,7 @@ static void check_entry(pkv_cache *cache, int32_t g, int32_t seq, int32_t i, str
                   "%d)",
                   g, seq, i);
     cell->count++;
+    cell->num_sliding += seq_table_slides(&group->tables.at[seq]);
     cell->last_seq = seq + 1;
     cell->writer_holds |= state->writer == seq;
 }
@@ -94,7 +95,9 @@ static void count_step_references(pkv_cache *cache, int32_t g, struct report *re
         if (report_expect(report, is_block(group, block),
                           "a copy source outside the pool (group %d, sequence %d, block %d)", g,
                           cache->step.seqs[i], block)) {
+            const int32_t seq = cache->step.seqs[i];
             cache->check_cells[block].count++;
+            cache->check_cells[block].num_sliding += seq_table_slides(&group->tables.at[seq]);
         }
     }
 }
@@ -149,6 +152,8 @@ static void check_block(const pkv_cache *cache, int32_t g, int32_t block, struct
     const int32_t count = pkv_pool_ref_count(group->blocks.pool, block);
     report_expect(report, count == cell->count,
                   "a count that is not the number of holders (group %d, block %d)", g, block);
+    report_expect(report, state->num_sliding == cell->num_sliding,
+                  "a block's number of holders that slide (group %d, block %d)", g, block);
     report_expect(report, count == 0 || !state->is_stale,
                   "a held block to be overwritten (group %d, block %d)", g, block);
     report_expect(report, state->writer == NO_SEQ || cell->writer_holds,
@@ -158,6 +163,34 @@ static void check_block(const pkv_cache *cache, int32_t g, int32_t block, struct
                   "frozen cells without a second holder (group %d, block %d)", g, block);
     report_expect(report, state->frozen >= 0 && state->frozen <= group->config->block_size,
                   "more frozen cells than a block has (group %d, block %d)", g, block);
+}
+
+/* What was promised is what tables say, and stays free. */
+static void check_promises(const pkv_cache *cache, int32_t g, struct report *report)
+{
+    const struct group *group = &cache->groups[g];
+    const struct promise_set *kept = &group->tables.promises;
+    struct promise_set found = {.owed = 0};
+    int32_t num_windowed = 0;
+    for (int32_t i = 0; i < cache->seqs.capacity; i++) {
+        const struct seq_table *table = &group->tables.at[i];
+        if (cache->seqs.at[i].state != SEQ_FREE) {
+            promise_add(&found, &table->promise, table->end);
+        }
+    }
+    for (int32_t block = 0; block < group->config->num_blocks; block++) {
+        num_windowed += block_is_windowed(&group->blocks, block);
+    }
+    report_expect(report,
+                  found.at_once == kept->at_once && found.excess == kept->excess &&
+                      found.num_excess == kept->num_excess && found.owed == kept->owed,
+                  "the sum of promises (group %d, %d at once, %d owed)", g, (int32_t)found.at_once,
+                  (int32_t)found.owed);
+    report_expect(report, num_windowed == group->blocks.num_windowed,
+                  "the number of blocks that windows alone hold (group %d, %d found)", g,
+                  num_windowed);
+    report_expect(report, seq_table_num_spare(&group->tables) >= 0,
+                  "more promised than free (group %d)", g);
 }
 
 static void check_paged(pkv_cache *cache, int32_t g, struct report *report)
@@ -176,6 +209,7 @@ static void check_paged(pkv_cache *cache, int32_t g, struct report *report)
     for (int32_t block = 0; block < num_blocks; block++) {
         check_block(cache, g, block, report);
     }
+    check_promises(cache, g, report);
 }
 
 void check_group(pkv_cache *cache, int32_t g, struct report *report)

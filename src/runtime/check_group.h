@@ -14,6 +14,7 @@ struct check_group_cell {
     int32_t count;
     int32_t last_seq; /* + 1; the last sequence whose table named the block */
     int32_t num_pins;
+    int32_t num_sliding;
     bool writer_holds;
 };
 

@@ -43,6 +43,22 @@ static bool has_continuous_group(const pkv_cache *cache)
     return false;
 }
 
+/* What leaves a window may be promised; a child that holds on to it takes spare blocks. */
+static enum pkv_status check_promises(const pkv_cache *cache, int32_t parent, int32_t at)
+{
+    for (int32_t g = 0; g < cache->config.num_groups; g++) {
+        const struct seq_table_set *tables = &cache->groups[g].tables;
+        const int32_t need = seq_table_fork_spare(tables, parent, at);
+        const int32_t spare = seq_table_num_spare(tables);
+        if (need > spare) {
+            return refuse(PKV_NO_BLOCKS,
+                          "group %d: a child would hold %d blocks of an admitted window, %d free",
+                          g, need, spare);
+        }
+    }
+    return PKV_OK;
+}
+
 /* One child of the first `at` tokens. There must be room. */
 static pkv_seq fork_once(pkv_cache *cache, int32_t parent, int32_t at)
 {
@@ -80,6 +96,9 @@ static enum pkv_status fork_seq(pkv_cache *cache, pkv_seq handle, int32_t at, in
     if (status == PKV_OK) {
         status = seq_life_check_room(cache, n);
     }
+    if (status == PKV_OK && n > 0) {
+        status = check_promises(cache, index, at);
+    }
     for (int32_t i = 0; status == PKV_OK && i < n; i++) {
         children[i] = fork_once(cache, index, at);
     }
@@ -102,6 +121,18 @@ enum pkv_status pkv_seq_fork(pkv_cache *cache, pkv_seq seq, int32_t at, int32_t 
     return status;
 }
 
+/* Whether the blocks that a cut to `length` gives up can be promised again. */
+static bool keeps_promise(const pkv_cache *cache, int32_t index, int32_t length)
+{
+    bool keeps = length > 0;
+    for (int32_t g = 0; keeps && g < cache->config.num_groups; g++) {
+        const struct group *group = &cache->groups[g];
+        keeps = !group_is_paged(group) || seq_table_cut_spare(&group->tables, index, length) <=
+                                              seq_table_num_spare(&group->tables);
+    }
+    return keeps;
+}
+
 static enum pkv_status truncate_seq(pkv_cache *cache, pkv_seq handle, int32_t length)
 {
     struct seq *seq = NULL;
@@ -120,10 +151,14 @@ static enum pkv_status truncate_seq(pkv_cache *cache, pkv_seq handle, int32_t le
     if (length == 0) {
         publish_finish(cache, index);
     }
+    const bool keeps = keeps_promise(cache, index, length);
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
         struct group *group = &cache->groups[g];
         if (group_is_paged(group)) {
             seq_table_cut(&group->tables, index, length);
+            if (!keeps) {
+                seq_table_withdraw(&group->tables, index);
+            }
         }
     }
     seq->length = length;

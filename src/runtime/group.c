@@ -86,6 +86,7 @@ static enum pkv_status build_tables(struct group *group, const struct pkv_cache_
     tables->blocks = &group->blocks;
     tables->max_blocks = of->max_blocks;
     tables->sliding_window = group->config->sliding_window;
+    promise_init(&tables->promises, group->config, config->max_step_tokens);
     return build_pool(group, hooks);
 }
 

@@ -47,7 +47,7 @@ static void hold_block(struct block_set *blocks, int32_t block)
     struct block *state = &blocks->at[block];
     blocks->num_pinned += state->num_pins == 0;
     state->num_pins++;
-    block_adopt(blocks, block);
+    block_adopt(blocks, block, false);
 }
 
 static void drop_block(struct block_set *blocks, int32_t block)
@@ -55,7 +55,7 @@ static void drop_block(struct block_set *blocks, int32_t block)
     struct block *state = &blocks->at[block];
     state->num_pins--;
     blocks->num_pinned -= state->num_pins == 0;
-    block_drop(blocks, block, NO_SEQ);
+    block_drop(blocks, block, NO_SEQ, false);
 }
 
 pkv_pin pin_start(struct pin_records *pins, const struct prefix_ref *nodes, int32_t num_blocks,
@@ -163,10 +163,13 @@ int32_t pin_excess(const struct pin_records *pins, const struct prefix_ref *node
         const struct seq_table table = seq_table_adopted(
             &group->tables, group_kept_prefix(group, model), num_blocks, model->max_rewind);
         int32_t count = group->blocks.num_pinned;
+        int32_t num_taken = 0;
         for (int32_t i = 0; i < num_blocks; i++) {
             const int32_t block = prefix_index_block(pins->context->index, nodes[i], g);
             count += seq_table_maps(&table, i) && group->blocks.at[block].num_pins == 0;
+            num_taken += seq_table_maps(&table, i) && block_costs_spare(&group->blocks, block);
         }
+        worst = max_i32(worst, num_taken - seq_table_num_spare(&group->tables));
         worst = max_i32(worst, count - pins->capacity);
     }
     return worst;

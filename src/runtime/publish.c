@@ -27,12 +27,13 @@ static void adopt_in_group(struct prefix_index *index, const struct prefix_ref *
                            struct group *group, int32_t seq, int32_t num_blocks)
 {
     const struct seq_table *table = &group->tables.at[seq];
+    const bool slides = seq_table_slides(table);
     int32_t *entries = seq_table_entries(&group->tables, seq);
     seq_table_set(&group->tables, seq, num_blocks);
     for (int32_t i = 0; i < num_blocks; i++) {
         if (seq_table_maps(table, i)) {
             entries[i] = prefix_index_block(index, nodes[i], group->index);
-            block_adopt(&group->blocks, entries[i]);
+            block_adopt(&group->blocks, entries[i], slides);
             prefix_index_reuse(index, group->index, entries[i]);
         }
     }
@@ -57,6 +58,13 @@ void publish_adopt(pkv_cache *cache, int32_t seq, int32_t num_blocks)
     cache->seqs.at[seq].length = num_blocks * cache->reuse.block_size;
 }
 
+/* A block that another holder keeps does not become free for the one that is held instead. */
+static bool may_merge(const struct group *group, int32_t own)
+{
+    return pkv_pool_ref_count(group->blocks.pool, own) == 1 ||
+           seq_table_num_spare(&group->tables) > 0;
+}
+
 /* Entry i of one table, and the node of its content, become one. */
 static void publish_entry(pkv_cache *cache, struct group *group, int32_t seq, int32_t i,
                           struct prefix_ref node)
@@ -71,10 +79,11 @@ static void publish_entry(pkv_cache *cache, struct group *group, int32_t seq, in
     if (canonical == own) {
         block_freeze(&group->blocks, own);
         cache->counters.stored_blocks++;
-    } else if (canonical != NO_BLOCK) {
-        block_adopt(&group->blocks, canonical);
+    } else if (canonical != NO_BLOCK && may_merge(group, own)) {
+        const bool slides = seq_table_slides(&group->tables.at[seq]);
+        block_adopt(&group->blocks, canonical, slides);
         *entry = canonical;
-        block_drop(&group->blocks, own, seq);
+        block_drop(&group->blocks, own, seq, slides);
         cache->counters.deduplicated_blocks++;
     }
 }

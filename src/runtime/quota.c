@@ -75,7 +75,7 @@ void quota_settle(pkv_cache *cache, int32_t seq)
     for (int32_t g = 0; cache_has_reuse(cache) && g < cache->config.num_groups; g++) {
         struct group *group = &cache->groups[g];
         const struct seq_table *table = &group->tables.at[seq];
-        quota_charge(cache, group, seq, seq_table_num_mapped(table, table->end) - table->charged);
+        quota_charge(cache, group, seq, seq_table_charge(table, table->end) - table->charged);
     }
 }
 

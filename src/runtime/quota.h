@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * quota.h: how many blocks the sequences of a namespace hold, counted by the index for each field.
- * A sequence is charged for the entries that its tables map, in all groups together:
+ * A sequence is charged for the entries that its tables map or that it was promised, in all groups
+ * together:
  *
- *   charged of a table = entries that it maps, whenever the mutex is free
+ *   charged of a table = seq_table_charge(table, its end), whenever the mutex is free
  *
  * The mutex is held. O(groups), and O(fields) when something changed. */
 #ifndef PKV_RUNTIME_QUOTA_H
@@ -33,7 +34,7 @@ enum pkv_status quota_judge(enum pkv_status before, const struct quota *quota, i
 /* Charges num_blocks more (or fewer) in one group, before they are taken. */
 void quota_charge(pkv_cache *cache, struct group *group, int32_t seq, int32_t num_blocks);
 
-/* Charges what the tables of a sequence map now instead of what was charged. */
+/* Charges what is to be charged of the tables of a sequence now, instead of what was. */
 void quota_settle(pkv_cache *cache, int32_t seq);
 
 #endif

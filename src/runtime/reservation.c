@@ -3,7 +3,8 @@
  * Who writes the tail block, and how many blocks a row takes. The tail is written in place when its
  * row may be its writer (blocks.h), else a block is taken to copy its cells into. A row that is one
  * block short because of such a copy writes a cached tail in place after all, once the block left
- * the index: all free blocks are taken then, so no block after it stays cached without it. */
+ * the index. No spare block is left then; what is still cached behind it, in blocks that are
+ * promised, is found no more. */
 #include "runtime/reservation.h"
 
 #include "base/minmax.h"
@@ -32,11 +33,19 @@ static void claim_tail(struct group *group, int32_t tail_block, int32_t seq, int
     }
 }
 
+int32_t reservation_num_spare(const struct reservation *reservation, const struct promise *promise)
+{
+    const int32_t promised = max_i32(promise->end, reservation->end_before);
+    return max_i32(reservation_end(reservation) - promised, 0) +
+           (reservation->copied_from != NO_BLOCK);
+}
+
 static void avoid_copy(struct group *group, int32_t seq, int32_t available,
                        struct reservation *reservation)
 {
+    const struct promise *promise = &group->tables.at[seq].promise;
     if (reservation->copied_from != NO_BLOCK &&
-        reservation_num_taken(reservation) == available + 1 &&
+        reservation_num_spare(reservation, promise) == available + 1 &&
         block_claim_indexed(&group->blocks, reservation->tail_block, seq,
                             &reservation->writer_change)) {
         reservation->copied_from = NO_BLOCK;
@@ -44,7 +53,7 @@ static void avoid_copy(struct group *group, int32_t seq, int32_t available,
     }
 }
 
-/* What the row takes when `available` blocks are left. */
+/* What the row takes when `available` spare blocks are left. */
 static void reserve(const struct step *step, struct group *group, int32_t row, int32_t available,
                     struct reservation *reservation)
 {
@@ -71,13 +80,13 @@ enum pkv_status reservation_decide(const struct step *step, struct group *group,
 {
     struct reservation *reservation = &group->step.reservations[row];
     const struct seq_table *table = &group->tables.at[step->seqs[row]];
-    const int32_t available = block_num_free(&group->blocks) - group->step.num_planned;
+    const int32_t available = seq_table_num_spare(&group->tables) - group->step.num_planned;
     reserve(step, group, row, available, reservation);
     const struct shortage_demand demand = {
         .row = row,
         .group = group->index,
-        .total = seq_table_num_mapped(table, reservation->end_before + reservation->num_new),
-        .more = reservation_num_taken(reservation),
+        .total = seq_table_num_mapped(table, reservation_end(reservation)),
+        .more = reservation_num_spare(reservation, &table->promise),
         .limit = group->config->num_blocks,
         .available = available,
     };
@@ -107,12 +116,13 @@ void reservation_take(const struct step *step, struct group *group, int32_t row)
     if (reservation->copied_from != NO_BLOCK) {
         const int32_t length = step_length_before(step, row);
         const int32_t block_size = group->config->block_size;
-        const int32_t copy = block_take(&group->blocks, seq);
+        const bool slides = seq_table_slides(&group->tables.at[seq]);
+        const int32_t copy = block_take(&group->blocks, seq, slides);
         seq_table_entries(&group->tables, seq)[length / block_size] = copy;
         group->step.copies[group->step.num_copies++] = (struct pkv_page_copy){
             .src = reservation->copied_from, .dst = copy, .num_cells = length % block_size};
     }
-    seq_table_extend(&group->tables, seq, reservation->end_before + reservation->num_new);
+    seq_table_extend(&group->tables, seq, reservation_end(reservation));
 }
 
 void reservation_undo(const struct step *step, struct group *group, int32_t row)
@@ -123,7 +133,7 @@ void reservation_undo(const struct step *step, struct group *group, int32_t row)
     if (reservation->copied_from != NO_BLOCK) {
         const int32_t tail = step_length_before(step, row) / group->config->block_size;
         int32_t *entry = &seq_table_entries(&group->tables, seq)[tail];
-        block_drop(&group->blocks, *entry, seq);
+        block_drop(&group->blocks, *entry, seq, seq_table_slides(&group->tables.at[seq]));
         *entry = reservation->copied_from;
     }
     reservation_cancel(step, group, row);
@@ -134,8 +144,10 @@ void reservation_keep(const struct step *step, struct group *group, int32_t row,
     const int32_t seq = step->seqs[row];
     const struct reservation *reservation = &group->step.reservations[row];
     if (reservation->copied_from != NO_BLOCK) {
-        block_drop(&group->blocks, reservation->copied_from, seq);
+        const bool slides = seq_table_slides(&group->tables.at[seq]);
+        block_drop(&group->blocks, reservation->copied_from, seq, slides);
     }
     const int32_t filled = config_blocks_of_cells(length, group->config->block_size);
     seq_table_shrink(&group->tables, seq, max_i32(filled, reservation->end_before));
+    promise_reach(&group->tables.promises, &group->tables.at[seq].promise, filled);
 }

@@ -7,9 +7,10 @@
  *   decide -> take -> undo           abort, or a row of which nothing is kept
  *
  * Deciding changes nothing but who writes the row's tail block, so that cancel leaves even the
- * order of the free blocks as it was. Taking cannot fail: the rows decided need no more than
+ * order of the free blocks as it was. Taking cannot fail: what a row takes within its promise stays
+ * free for it, and of the blocks that were promised to nobody all rows decided take
  *
- *   sum of blocks taken = step.num_planned <= free blocks of the group
+ *   sum of spare blocks taken = step.num_planned <= seq_table_num_spare
  *
  * It knows the step and the group, not the cache. The mutex is held. O(blocks touched). */
 #ifndef PKV_RUNTIME_RESERVATION_H
@@ -35,11 +36,14 @@ struct reservation {
 void reservation_carve(const struct pkv_cache_config *config, bool is_paged,
                        struct step_group *step, struct carver *carver);
 
-/* Blocks that a decided row takes. */
-static inline int32_t reservation_num_taken(const struct reservation *reservation)
+/* Where the table of a decided row ends once its blocks are taken. */
+static inline int32_t reservation_end(const struct reservation *reservation)
 {
-    return reservation->num_new + (reservation->copied_from != NO_BLOCK);
+    return reservation->end_before + reservation->num_new;
 }
+
+/* Spare blocks that a decided row takes: those past its promise. A copy always is one. */
+int32_t reservation_num_spare(const struct reservation *reservation, const struct promise *promise);
 
 /* Decides a row. Returns the verdict (shortage.h) after `before`; whatever it is, the row is
  * decided, and its owner cancels it when the verdict is not PKV_OK. */

@@ -16,6 +16,10 @@ static enum pkv_status check_ranges(const struct pkv_seq_options *options, int32
         return refuse(PKV_INVALID_ARGUMENT, "max_rewind = %d, outside [0, %d]", options->max_rewind,
                       max_seq_len);
     }
+    if (options->max_tokens < 0 || options->max_tokens > max_seq_len) {
+        return refuse(PKV_INVALID_ARGUMENT, "max_tokens = %d, outside [0, %d]", options->max_tokens,
+                      max_seq_len);
+    }
     if (options->kept_prefix != NULL && *options->kept_prefix < 0) {
         return refuse(PKV_INVALID_ARGUMENT, "kept_prefix = %lld, below 0",
                       (long long)*options->kept_prefix);
@@ -32,7 +36,8 @@ enum pkv_status seq_options_check(const struct pkv_cache_config *config,
                                   struct namespace_fields *fields)
 {
     const int32_t max_seq_len = config->max_seq_len;
-    *model = (struct seq){.kept_prefix = -1, .reuse.newest = PREFIX_ROOT};
+    *model =
+        (struct seq){.max_tokens = max_seq_len, .kept_prefix = -1, .reuse.newest = PREFIX_ROOT};
     fields->count = 0;
     if (options == NULL) {
         return PKV_OK;
@@ -43,6 +48,7 @@ enum pkv_status seq_options_check(const struct pkv_cache_config *config,
     }
     model->tag = options->tag;
     model->max_rewind = options->max_rewind;
+    model->max_tokens = options->max_tokens > 0 ? options->max_tokens : max_seq_len;
     model->reuse.priority = options->priority;
     model->reuse.no_publish = options->no_publish;
     if (options->kept_prefix != NULL) {

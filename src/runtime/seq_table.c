@@ -41,34 +41,69 @@ void seq_table_reset(struct seq_table_set *tables, int32_t seq, int32_t kept_pre
     tables->at[seq] = seq_table_adopted(tables, kept_prefix, 0, 0);
 }
 
+static void set_end(struct seq_table_set *tables, struct seq_table *table, int32_t end)
+{
+    const struct promise *promise = &table->promise;
+    tables->promises.owed += promise_owed(promise, end) - promise_owed(promise, table->end);
+    table->end = end;
+}
+
 void seq_table_extend(struct seq_table_set *tables, int32_t seq, int32_t end)
 {
     struct seq_table *table = &tables->at[seq];
     int32_t *entries = seq_table_entries(tables, seq);
+    const bool slides = seq_table_slides(table);
     seq_table_set(tables, seq, end);
-    while (table->end < end) {
-        entries[table->end] = block_take(tables->blocks, seq);
-        table->end++;
+    for (int32_t i = table->end; i < end; i++) {
+        entries[i] = block_take(tables->blocks, seq, slides);
     }
-}
-
-void seq_table_reserve(struct seq_table_set *tables, int32_t seq, int32_t end, int64_t num_cells)
-{
-    seq_table_extend(tables, seq, end);
-    tables->at[seq].promised_end = config_blocks_of_cells(num_cells, tables->blocks->block_size);
+    set_end(tables, table, max_i32(table->end, end));
 }
 
 void seq_table_shrink(struct seq_table_set *tables, int32_t seq, int32_t end)
 {
     struct seq_table *table = &tables->at[seq];
     int32_t *entries = seq_table_entries(tables, seq);
-    while (table->end > end) {
-        table->end--;
-        if (entries[table->end] != NO_BLOCK) {
-            block_drop(tables->blocks, entries[table->end], seq);
-            entries[table->end] = NO_BLOCK;
+    const bool slides = seq_table_slides(table);
+    for (int32_t i = table->end - 1; i >= end; i--) {
+        if (entries[i] != NO_BLOCK) {
+            block_drop(tables->blocks, entries[i], seq, slides);
+            entries[i] = NO_BLOCK;
         }
     }
+    set_end(tables, table, min_i32(table->end, end));
+}
+
+void seq_table_admit(struct seq_table_set *tables, int32_t seq, const struct seq_table *admitted)
+{
+    struct seq_table *table = &tables->at[seq];
+    promise_remove(&tables->promises, &table->promise, table->end);
+    table->kept_end = admitted->kept_end;
+    table->hole_end = admitted->hole_end;
+    table->end = admitted->end;
+    table->promise = admitted->promise;
+    promise_add(&tables->promises, &table->promise, table->end);
+}
+
+void seq_table_withdraw(struct seq_table_set *tables, int32_t seq)
+{
+    struct seq_table *table = &tables->at[seq];
+    const int32_t *entries = seq_table_entries(tables, seq);
+    for (int32_t i = 0; seq_table_slides(table) && i < table->end; i++) {
+        if (entries[i] != NO_BLOCK) {
+            block_stop_sliding(tables->blocks, entries[i]);
+        }
+    }
+    promise_remove(&tables->promises, &table->promise, table->end);
+    table->promise = (struct promise){0};
+}
+
+int32_t seq_table_num_spare(const struct seq_table_set *tables)
+{
+    const int64_t reserved = promise_total(&tables->promises) - tables->blocks->num_windowed;
+    const int64_t num_free = block_num_free(tables->blocks);
+    /* A step may hold a copied block beside its copy, which counts as given twice until it ends. */
+    return (int32_t)(reserved > 0 ? num_free - reserved : num_free);
 }
 
 /* hole_end and end of a table that was cut to `length` tokens. The block of position `length` may
@@ -83,7 +118,6 @@ static struct seq_table cut_at(const struct seq_table_set *tables, const struct 
     struct seq_table cut = *table;
     cut.end = min_i32(table->end, tail_is_gone ? tail : config_blocks_of_cells(length, block_size));
     cut.hole_end = max_i32(table->kept_end, min_i32(table->hole_end, tail));
-    cut.promised_end = 0;
     return cut;
 }
 
@@ -92,7 +126,39 @@ void seq_table_cut(struct seq_table_set *tables, int32_t seq, int32_t length)
     struct seq_table *table = &tables->at[seq];
     const struct seq_table cut = cut_at(tables, table, length);
     seq_table_shrink(tables, seq, cut.end);
-    *table = cut;
+    if (cut.hole_end < table->hole_end) {
+        promise_restart(&tables->promises, &table->promise, cut.end);
+    }
+    table->hole_end = cut.hole_end;
+}
+
+/* Blocks promised once more when the table is cut in front of its hole: it will slide again. */
+static int64_t restarted(const struct seq_table_set *tables, const struct seq_table *table,
+                         const struct seq_table *cut)
+{
+    struct promise_set after = tables->promises;
+    struct promise promise = table->promise;
+    if (cut->hole_end < table->hole_end) {
+        promise_restart(&after, &promise, cut->end);
+    }
+    return promise_total(&after) - promise_total(&tables->promises);
+}
+
+int32_t seq_table_cut_spare(const struct seq_table_set *tables, int32_t seq, int32_t length)
+{
+    const struct seq_table *table = &tables->at[seq];
+    const struct seq_table cut = cut_at(tables, table, length);
+    const int32_t *entries = seq_table_entries(tables, seq);
+    int32_t num_freed = 0;
+    if (seq_table_slides(table)) {
+        return (int32_t)restarted(tables, table, &cut);
+    }
+    for (int32_t i = cut.end; i < table->end; i++) {
+        num_freed +=
+            entries[i] != NO_BLOCK && pkv_pool_ref_count(tables->blocks->pool, entries[i]) == 1;
+    }
+    const int32_t owed = promise_owed(&table->promise, cut.end);
+    return max_i32(owed - promise_owed(&table->promise, table->end) - num_freed, 0);
 }
 
 void seq_table_fork(struct seq_table_set *tables, int32_t parent, int32_t child, int32_t length,
@@ -116,18 +182,28 @@ void seq_table_fork(struct seq_table_set *tables, int32_t parent, int32_t child,
     tables->at[child].end = cut.end;
 }
 
+int32_t seq_table_fork_spare(const struct seq_table_set *tables, int32_t parent, int32_t length)
+{
+    const struct seq_table *table = &tables->at[parent];
+    const int32_t *entries = seq_table_entries(tables, parent);
+    const int32_t end = seq_table_slides(table) ? cut_at(tables, table, length).end : 0;
+    int32_t count = 0;
+    for (int32_t i = 0; i < end; i++) {
+        count += entries[i] != NO_BLOCK && block_is_windowed(tables->blocks, entries[i]);
+    }
+    return count;
+}
+
 void seq_table_reclaim(struct seq_table_set *tables, int32_t seq, int32_t length)
 {
     struct seq_table *table = &tables->at[seq];
     const int64_t window = tables->sliding_window;
     const int32_t needed = first_needed_block(length, window, tables->blocks->block_size);
     int32_t *entries = seq_table_entries(tables, seq);
+    const bool slides = seq_table_slides(table);
     for (; table->hole_end < needed; table->hole_end++) {
-        block_drop_out_of_window(tables->blocks, entries[table->hole_end], seq);
+        block_drop_out_of_window(tables->blocks, entries[table->hole_end], seq, slides);
         entries[table->hole_end] = NO_BLOCK;
-        if (table->end < table->promised_end && pkv_pool_num_free(tables->blocks->pool) > 0) {
-            seq_table_extend(tables, seq, table->end + 1);
-        }
     }
 }
 
@@ -145,4 +221,15 @@ int32_t seq_table_next_resident(const struct seq_table_set *tables, int32_t seq,
     }
     /* The shortest length whose window begins behind the hole. */
     return (int32_t)(hole_end + window - 1);
+}
+
+int32_t seq_table_min_length(const struct seq_table_set *tables, int32_t seq, int32_t length)
+{
+    const struct seq_table *table = &tables->at[seq];
+    const int64_t window = tables->sliding_window;
+    if (window <= 1 || table->hole_end == table->kept_end) {
+        return 0; /* nothing was released, or a query sees its own key alone */
+    }
+    const int64_t first = (int64_t)table->hole_end * tables->blocks->block_size + window - 1;
+    return first < length ? (int32_t)first : length;
 }

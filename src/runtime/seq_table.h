@@ -8,6 +8,7 @@
 
 #include "pagedkv/slots.h"
 #include "runtime/block.h"
+#include "runtime/promise.h"
 
 /* A sequence's side of one group. Paged: its block table, of which entry i is
  *
@@ -15,9 +16,8 @@
  *
  *   kept_end = ceil(kept prefix / block_size),  0 without a window
  *   kept_end <= hole_end: the blocks of entries [kept_end, hole_end) were released for good
- *   while end < promised_end, each block released is replaced by one at the end
- *   end >= floor(length / block_size); blocks from ceil(length / block_size) on are reserved:
- *   count 1, writer this sequence
+ *   end >= floor(length / block_size); blocks from ceil(length / block_size) on are the open
+ *   step's: count 1, writer this sequence
  *
  * Entries from num_set on were never written for any sequence of this index, so what a table costs
  * is what its longest sequence used of it, whatever max_seq_len is.
@@ -27,8 +27,8 @@ struct seq_table {
     int32_t kept_end;
     int32_t hole_end;
     int32_t end;
-    int32_t promised_end; /* where the table ends once all that was admitted is written */
-    int32_t charged;      /* blocks that its namespace's quotas count: those mapped */
+    struct promise promise; /* of its admission */
+    int32_t charged;        /* blocks that its namespace's quotas count (seq_table_charge) */
     int32_t slot;
     pkv_slot slot_handle;
 };
@@ -43,6 +43,7 @@ struct seq_table_set {
     size_t entry_bytes;
     int32_t max_blocks;
     int64_t sliding_window; /* of the group; 0 = none */
+    struct promise_set promises;
 };
 
 static inline int32_t *seq_table_entries(const struct seq_table_set *tables, int32_t seq)
@@ -59,9 +60,16 @@ void seq_table_reset(struct seq_table_set *tables, int32_t seq, int32_t kept_pre
 /* Maps free blocks up to entry `end`; there must be enough. */
 void seq_table_extend(struct seq_table_set *tables, int32_t seq, int32_t end);
 
-/* Extends the table to `end` for now, and promises room for num_cells tokens in all: a window
- * group's blocks then move along with the window. */
-void seq_table_reserve(struct seq_table_set *tables, int32_t seq, int32_t end, int64_t num_cells);
+/* The empty table of a sequence becomes `admitted`, whose entries are to be adopted, with its
+ * promise. */
+void seq_table_admit(struct seq_table_set *tables, int32_t seq, const struct seq_table *admitted);
+
+/* The sequence was promised nothing any more. O(blocks). */
+void seq_table_withdraw(struct seq_table_set *tables, int32_t seq);
+
+/* Free blocks that were promised to nobody, >= 0. What takes no more of them leaves every promise
+ * as it is. O(1). */
+int32_t seq_table_num_spare(const struct seq_table_set *tables);
 
 /* A table that has adopted the first num_blocks blocks of a cached run, for a sequence that may go
  * back max_rewind tokens: those below kept_end and from hole_end on. */
@@ -70,6 +78,11 @@ struct seq_table seq_table_adopted(const struct seq_table_set *tables, int32_t k
 
 /* Entries of a table that are mapped when it ends at `end`, which is not below where it ends. */
 int32_t seq_table_num_mapped(const struct seq_table *table, int32_t end);
+
+static inline bool seq_table_slides(const struct seq_table *table)
+{
+    return promise_slides(&table->promise);
+}
 
 static inline bool seq_table_maps(const struct seq_table *table, int32_t i)
 {
@@ -80,17 +93,34 @@ static inline bool seq_table_maps(const struct seq_table *table, int32_t i)
  * runs evicted, first. */
 void seq_table_shrink(struct seq_table_set *tables, int32_t seq, int32_t end);
 
+/* Blocks that quotas count for a table that ends at `end`: those mapped, or promised if more. */
+static inline int32_t seq_table_charge(const struct seq_table *table, int32_t end)
+{
+    const int32_t num_mapped = seq_table_num_mapped(table, end);
+    return num_mapped > table->promise.at_once ? num_mapped : table->promise.at_once;
+}
+
 /* Drops what a sequence of `length` tokens does not need behind it; its keys must be resident. */
 void seq_table_cut(struct seq_table_set *tables, int32_t seq, int32_t length);
+
+/* Spare blocks that the cut takes when the promise is kept: entries to be taken again whose blocks
+ * do not become free. O(blocks cut). */
+int32_t seq_table_cut_spare(const struct seq_table_set *tables, int32_t seq, int32_t length);
 
 /* Shares what a sequence of `length` tokens needs with a child, whose table is empty. num_held is
  * the parent's own length. */
 void seq_table_fork(struct seq_table_set *tables, int32_t parent, int32_t child, int32_t length,
                     int32_t num_held);
 
-/* Releases what no query at `length` or later can see. A promised table takes as many blocks at
- * its end; only a block that a fork still holds may leave it short of one. */
+/* Spare blocks that a fork takes: those that leave a window and are not free while the child holds
+ * them. O(blocks). */
+int32_t seq_table_fork_spare(const struct seq_table_set *tables, int32_t parent, int32_t length);
+
+/* Releases what no query at `length` or later can see. */
 void seq_table_reclaim(struct seq_table_set *tables, int32_t seq, int32_t length);
+
+/* The least length from which on every length up to the present one can be gone back to. */
+int32_t seq_table_min_length(const struct seq_table_set *tables, int32_t seq, int32_t length);
 
 /* The least length >= `length` at which a query finds every key it sees resident: `length` itself
  * when that is so. */

@@ -62,6 +62,7 @@ int32_t sequence_claim(struct seq_records *seqs, const struct seq *model)
     seq->state = SEQ_LIVE;
     seq->tag = model->tag;
     seq->max_rewind = model->max_rewind;
+    seq->max_tokens = model->max_tokens;
     seq->kept_prefix = model->kept_prefix;
     seq->length = 0;
     seq->next_free = NO_SEQ;

@@ -25,6 +25,7 @@ struct seq {
     bool in_step;
     int32_t length; /* committed tokens: the one authority */
     int32_t max_rewind;
+    int32_t max_tokens;  /* that it may ever have; max_seq_len at most */
     int32_t kept_prefix; /* -1: each group's own */
     int32_t next_free;
     struct seq_tokens tokens;

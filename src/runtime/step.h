@@ -34,7 +34,7 @@ struct step_group {
     struct reservation *reservations;
     struct pkv_page_copy *copies;
     int32_t num_copies;
-    int32_t num_planned; /* blocks that the rows decided so far will take */
+    int32_t num_planned; /* spare blocks that the rows decided so far will take */
     int32_t *slot_ids;
     int64_t *kept_prefix;
     pkv_plan *plan;

@@ -103,10 +103,20 @@ static void open_step(pkv_cache *cache, const struct pkv_batch *batch)
     atomic_store(&step->tasks_left, 0);
 }
 
+/* Time goes on once the batch is one that could begin. */
+static enum pkv_status resolve(pkv_cache *cache, const struct pkv_batch *batch)
+{
+    const enum pkv_status status = batch_resolve(cache, batch);
+    if (status == PKV_OK) {
+        pin_expire(&cache->pins, batch->now_ns);
+    }
+    return status;
+}
+
 static enum pkv_status begin(pkv_cache *cache, const struct pkv_batch *batch,
                              struct pkv_shortage *shortage)
 {
-    enum pkv_status status = batch_resolve(cache, batch);
+    enum pkv_status status = resolve(cache, batch);
     if (status == PKV_OK) {
         status = decide(cache, batch, shortage);
     }
@@ -129,7 +139,7 @@ static enum pkv_status begin(pkv_cache *cache, const struct pkv_batch *batch,
 static enum pkv_status fits(pkv_cache *cache, const struct pkv_batch *batch,
                             struct pkv_shortage *shortage)
 {
-    enum pkv_status status = batch_resolve(cache, batch);
+    enum pkv_status status = resolve(cache, batch);
     if (status == PKV_OK) {
         status = decide(cache, batch, shortage);
     }
@@ -163,7 +173,6 @@ enum pkv_status pkv_step_begin(pkv_cache *cache, const struct pkv_batch *batch, 
     }
     struct pkv_shortage found;
     cache_lock(cache);
-    pin_expire(&cache->pins, batch->now_ns);
     status = begin(cache, batch, &found);
     if (status == PKV_OK) {
         *step = step_handle(&cache->step);
@@ -185,7 +194,6 @@ enum pkv_status pkv_step_fits(pkv_cache *cache, const struct pkv_batch *batch,
     }
     struct pkv_shortage found;
     cache_lock(cache);
-    pin_expire(&cache->pins, batch->now_ns);
     status = fits(cache, batch, &found);
     cache_unlock(cache);
     report_shortage(status, &found, shortage);

@@ -33,9 +33,10 @@ static enum pkv_status decide_quota(const pkv_cache *cache, int32_t row,
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
         const struct group *group = &cache->groups[g];
         const struct reservation *reservation = &group->step.reservations[row];
-        num_new += reservation->num_new;
-        total += seq_table_num_mapped(&group->tables.at[seq],
-                                      reservation->end_before + reservation->num_new);
+        const struct seq_table *table = &group->tables.at[seq];
+        const int32_t charge = seq_table_charge(table, reservation_end(reservation));
+        num_new += reservation_end(reservation) > table->promise.end ? charge - table->charged : 0;
+        total += charge;
     }
     if (num_new == 0 || num_new <= room) {
         return PKV_OK;
@@ -51,8 +52,11 @@ static void plan_row(pkv_cache *cache, int32_t row, int32_t sign)
         struct group *group = &cache->groups[g];
         if (group_is_paged(group)) {
             const struct reservation *reservation = &group->step.reservations[row];
-            quota_charge(cache, group, cache->step.seqs[row], sign * reservation->num_new);
-            group->step.num_planned += sign * reservation_num_taken(reservation);
+            const int32_t seq = cache->step.seqs[row];
+            const struct seq_table *table = &group->tables.at[seq];
+            const int32_t end = sign > 0 ? reservation_end(reservation) : reservation->end_before;
+            quota_charge(cache, group, seq, seq_table_charge(table, end) - table->charged);
+            group->step.num_planned += sign * reservation_num_spare(reservation, &table->promise);
         }
     }
 }

@@ -3,8 +3,8 @@
  * step_row.h: one row of the step over all paged groups: its reservations, and what they mean for
  * its sequence and for the quotas of its namespace. A row is decided in every group or in none.
  *
- *   num_planned of a group = sum of blocks taken over the rows decided
- *   charged of a decided row's table = entries mapped + num_new of its reservation
+ *   num_planned of a group = sum of spare blocks taken over the rows decided
+ *   charged of a decided row's table = seq_table_charge where its reservation ends
  *
  * The mutex is held. O(groups + blocks touched). */
 #ifndef PKV_RUNTIME_STEP_ROW_H

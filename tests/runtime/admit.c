@@ -262,7 +262,7 @@ static void kept_prefix_must_be_there_too(void)
     c.groups[0].kept_prefix = 5;
     case_open(&c);
     prefix_run(&c, &a, 0, 24);
-    CU_ASSERT_EQUAL(case_held(&c, 0), 4); /* 0 and 1 kept, 4 and 5 in the window of 24 */
+    CU_ASSERT_EQUAL(case_taken(&c, 0), 4); /* 0 and 1 kept, 4 and 5 in the window of 24 */
     prefix_destroy(&c, &a);
     int32_t cached = 0;
     ASSERT_STATUS(PKV_OK, prefix_create(&c, &b, 0, NULL));

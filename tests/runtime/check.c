@@ -121,8 +121,8 @@ static struct block_pool_record *record_at(pkv_cache *cache, int32_t group, int3
     return &of->blocks.pool->records[seq_table_entries(&of->tables, seq)[i]];
 }
 
-/* --- two sequences that share: 0 of 10 tokens, 1 forked from it at 6, 2 with two reserved blocks;
- * block 15 is free, sequences 3 .. 7 are free and listed in that order */
+/* --- two sequences that share: 0 of 10 tokens, 1 forked from it at 6, 2 admitted for 12 tokens and
+ * written to 5; block 15 is free, sequences 3 .. 7 are free and listed in that order */
 
 static struct case_seq seqs[3];
 
@@ -134,7 +134,8 @@ static void open_family(struct runtime_case *c)
     ASSERT_STATUS(PKV_OK, case_append(c, &seqs[0], 10));
     ASSERT_STATUS(PKV_OK, case_fork(c, &seqs[0], 6, &seqs[1]));
     ASSERT_STATUS(PKV_OK, case_create(c, &seqs[2], NULL));
-    ASSERT_STATUS(PKV_OK, case_admit(c, &seqs[2], 5, 3, NULL));
+    ASSERT_STATUS(PKV_OK, case_admit(c, &seqs[2], 5, 7, NULL));
+    ASSERT_STATUS(PKV_OK, case_append(c, &seqs[2], 5));
     CU_ASSERT(c->cache->seqs.at[0].length == 10 && c->cache->seqs.at[1].length == 6);
     CU_ASSERT(c->cache->groups[0].tables.at[2].end == 2 && c->cache->seqs.first_free == 3);
     CU_ASSERT_EQUAL(pkv_pool_ref_count(c->cache->groups[0].blocks.pool, 15), 0);
@@ -247,14 +248,56 @@ static void set_hole_end(pkv_cache *cache, int32_t value)
     put_int(&cache->groups[0].tables.at[0].hole_end, value);
 }
 
-static void set_reserved_writer(pkv_cache *cache, int32_t value)
+static void set_promised_end(pkv_cache *cache, int32_t value)
 {
-    put_int(&block_at(cache, 0, 2, 1)->writer, value);
+    put_int(&cache->groups[0].tables.at[2].promise.end, value);
 }
 
-static void set_reserved_count(pkv_cache *cache, int32_t value)
+static void set_promised_at_once(pkv_cache *cache, int32_t value)
 {
-    put_int(&record_at(cache, 0, 2, 1)->ref_count, value);
+    put_int(&cache->groups[0].tables.at[2].promise.at_once, value);
+}
+
+static void put_wide(int64_t *at, int64_t value)
+{
+    put(at, &value, sizeof value);
+}
+
+static void set_owed(pkv_cache *cache, int32_t value)
+{
+    put_wide(&cache->groups[0].tables.promises.owed, value);
+}
+
+static void set_excess(pkv_cache *cache, int32_t value)
+{
+    put_wide(&cache->groups[0].tables.promises.excess, value);
+}
+
+static void set_num_sliding(pkv_cache *cache, int32_t value)
+{
+    put_int(&block_at(cache, 0, 2, 1)->num_sliding, value);
+}
+
+static void set_num_windowed(pkv_cache *cache, int32_t value)
+{
+    put_int(&cache->groups[0].blocks.num_windowed, value);
+}
+
+static void damage_to_promises_is_reported(void)
+{
+    static const struct damage damages[] = {
+        {"the sum of promises", set_promised_end, 4},
+        {"the sum of promises", set_promised_at_once, 2},
+        {"the sum of promises", set_owed, 0},
+        {"the sum of promises", set_excess, 1},
+        {"more promised than free", set_owed, 17},
+        {"a block's number of holders that slide", set_num_sliding, 1},
+        {"the number of blocks that windows alone hold", set_num_windowed, 1},
+    };
+    struct runtime_case c;
+    open_family(&c);
+    ASSERT_REPORTED(c.cache, damages);
+    case_close(&c);
 }
 
 static void damage_to_tables_is_reported(void)
@@ -276,9 +319,6 @@ static void damage_to_tables_is_reported(void)
         {"an entry where nothing should be mapped", set_last_entry, 15},
         {"an entry where nothing should be mapped", set_last_entry, -2},
         {"a needed key that is not resident", set_hole_end, 1},
-        {"a reserved block that is not the sequence's own", set_reserved_writer, NO_SEQ},
-        {"a reserved block that is not the sequence's own", set_reserved_writer, 0},
-        {"a reserved block that is not the sequence's own", set_reserved_count, 2},
         {"a reserved block that is not the sequence's own", set_length, 0},
     };
     struct runtime_case c;
@@ -729,6 +769,7 @@ static void no_cache_is_not_sound(void)
 static const struct test_case cases[] = {
     TEST(damage_to_sequences_is_reported),
     TEST(damage_to_tables_is_reported),
+    TEST(damage_to_promises_is_reported),
     TEST(damage_to_blocks_is_reported),
     TEST(damage_to_a_window_is_reported),
     TEST(damage_to_an_open_step_is_reported),

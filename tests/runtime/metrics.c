@@ -407,6 +407,7 @@ static void a_block_that_was_held_again_counts_from_then(void)
     int32_t num_cached = 0;
     ASSERT_STATUS(PKV_OK, prefix_admit(&c, &a, 9, 0, &num_cached));
     CU_ASSERT_EQUAL(num_cached, 8);
+    prefix_append(&c, &a, 1);
     CU_ASSERT_EQUAL(prefix_stats(&c).evicted_age_ns, 1000); /* one, for the ninth token */
     set_clock(&c, 4000);
     prefix_destroy(&c, &a);

@@ -179,7 +179,15 @@ int32_t case_free(struct runtime_case *c, int32_t group)
     struct pkv_group_usage usage = {0};
     ASSERT_STATUS(PKV_OK, pkv_cache_usage(c->cache, group, &usage));
     CU_ASSERT_EQUAL(usage.free + usage.held, usage.num_blocks);
-    return usage.free;
+    CU_ASSERT(usage.promised >= 0 && usage.promised <= usage.free);
+    return usage.free - usage.promised;
+}
+
+int32_t case_taken(struct runtime_case *c, int32_t group)
+{
+    struct pkv_group_usage usage = {0};
+    ASSERT_STATUS(PKV_OK, pkv_cache_usage(c->cache, group, &usage));
+    return usage.held;
 }
 
 int32_t case_held(struct runtime_case *c, int32_t group)
@@ -187,7 +195,7 @@ int32_t case_held(struct runtime_case *c, int32_t group)
     struct pkv_group_usage usage = {0};
     ASSERT_STATUS(PKV_OK, pkv_cache_usage(c->cache, group, &usage));
     CU_ASSERT_EQUAL(usage.free + usage.held, usage.num_blocks);
-    return usage.held;
+    return usage.held + usage.promised;
 }
 
 int32_t case_length(struct runtime_case *c, pkv_seq seq)

@@ -85,7 +85,9 @@ void case_close(struct runtime_case *c);
 /* Number of broken invariants; the first is printed. */
 int32_t case_check(struct runtime_case *c);
 
+/* Blocks that anybody may take; held or promised are the others; taken are those that are held. */
 int32_t case_free(struct runtime_case *c, int32_t group);
+int32_t case_taken(struct runtime_case *c, int32_t group);
 int32_t case_held(struct runtime_case *c, int32_t group);
 int32_t case_length(struct runtime_case *c, pkv_seq seq);
 
