@@ -35,8 +35,10 @@ flags_ubsan    := $(sanitize) -fsanitize=undefined -DPKV_ASSERTIONS
 flags_tsan     := $(sanitize) -fsanitize=thread -DPKV_ASSERTIONS
 variant := $(or $(flags_$(VARIANT)),$(error no VARIANT=$(VARIANT), see make help))
 linking := $(filter -fsanitize=% --coverage,$(variant))
-# Sanitisers bring their own allocator, and gcc's OpenMP runtime is opaque to the thread sanitiser.
-JEMALLOC ?= $(if $(filter asan ubsan tsan,$(VARIANT)),0,1)
+# Programs have jemalloc where its header is; sanitisers bring an allocator of their own, and gcc's
+# OpenMP runtime is opaque to the thread sanitiser.
+JEMALLOC ?= $(if $(filter asan ubsan tsan,$(VARIANT)),0,$(shell $(CC) $(CPPFLAGS) -E -x c \
+                 /dev/null -include jemalloc/jemalloc.h >/dev/null 2>&1 && echo 1))
 
 # --- flags
 warnings := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes \
@@ -166,7 +168,7 @@ run-unit: $(unit) ; @$(unit)
 # --- gates
 format: ; @scripts/check_format.sh --fix ## clang-format decides
 check-symbols: lib ; @scripts/check_symbols.sh $(shared) $(static) ## what the library exports
-check-docs: ## what README and docs show is run and compiled
+check-docs: deps ## what README and docs show is run and compiled
 gates: $(filter-out %-docs %-words,$(gates)) ## check-format -style -structure -includes ..
 $(gates): ; @BUILD='$(BUILD)' scripts/$(subst -,_,$@).sh
 deps: ; @scripts/deps.sh ci ## installs the packages that any target needs

@@ -51,7 +51,6 @@
  *     PKV_WEAK          a symbol that the process need not have (those of jemalloc)
  *     PKV_PRINTF        makes the compiler check a format string against its arguments
  *     PKV_THREAD_LOCAL  a variable of which each thread has its own (the text of the last error)
- *     PKV_PREFETCH      starts loading memory that will be read soon
  */
 #if defined(__GNUC__)
 #define PKV_API __attribute__((visibility("default")))
@@ -59,41 +58,12 @@
 #define PKV_NODISCARD __attribute__((warn_unused_result))
 #define PKV_PRINTF(text, first) __attribute__((format(printf, text, first)))
 #define PKV_THREAD_LOCAL __thread
-#define PKV_PREFETCH(address) __builtin_prefetch(address)
 #else
 #define PKV_API
 #define PKV_WEAK
 #define PKV_NODISCARD
 #define PKV_PRINTF(text, first)
 #define PKV_THREAD_LOCAL _Thread_local
-#define PKV_PREFETCH(address) ((void)(address))
-#endif
-/* 1 in a build with OpenMP, on whose threads pkv_openmp_parallel_for runs; 0 in one without. */
-#if defined(_OPENMP)
-#define PKV_HAVE_OPENMP 1
-#else
-#define PKV_HAVE_OPENMP 0
-#endif
-/* PKV_ON_<machine>(text) is text in a build with kernels for that machine, and nothing in others;
- * PKV_ON_ANY(text) is text everywhere. For the library's one list of instruction sets. */
-#define PKV_ON_ANY(...) __VA_ARGS__
-#if defined(__x86_64__) && !defined(PKV_SCALAR_ONLY)
-#define PKV_ON_X86(...) __VA_ARGS__
-#else
-#define PKV_ON_X86(...)
-#endif
-#if defined(__aarch64__) && !defined(PKV_SCALAR_ONLY)
-#define PKV_ON_ARM64(...) __VA_ARGS__
-#else
-#define PKV_ON_ARM64(...)
-#endif
-/* The compiler, as pkv_build_info names it. */
-#if defined(__clang__)
-#define PKV_COMPILER __VERSION__
-#elif defined(__GNUC__)
-#define PKV_COMPILER "gcc " __VERSION__
-#else
-#define PKV_COMPILER "C17"
 #endif
 
 #ifdef __cplusplus
@@ -179,7 +149,8 @@ enum pkv_dtype {
 PKV_API size_t pkv_dtype_bytes(enum pkv_dtype dtype);
 
 /* The instruction sets, each with kernels of its own. A row says the enumerator, its value, which
- * never changes, its name, and the machines that have it; of one machine, the better come later. */
+ * never changes, its name, and the machines that have it; of one machine, the better come later.
+ * PKV_ON_* are the library's own (src/base/build.h): who expands the list passes them over. */
 #define PKV_ISA_LIST(ISA)                                                                          \
     ISA(PKV_ISA_SCALAR, 1, scalar, PKV_ON_ANY)         /* portable C */                            \
     ISA(PKV_ISA_AVX2, 2, avx2, PKV_ON_X86)             /* with FMA and F16C */                     \

@@ -152,7 +152,7 @@ struct pkv_block_info {
     bool is_indexed;
     /* In [0, PKV_NUM_PRIORITIES): lower ones are evicted first. */
     int32_t priority;
-    /* What it holds, see prefix.h. */
+    /* What it holds, see base.h. */
     struct pkv_block_key key;
     /* Of the block before it in its prompt; 0 for a first block. */
     struct pkv_block_key parent_key;

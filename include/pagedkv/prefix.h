@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * pagedkv/prefix.h: control over the prefix cache of a managed cache: pins that keep a prefix from
- * eviction, quotas and flushes by namespace field, and the keys by which blocks are known outside.
+ * eviction, quotas and flushes by namespace field, and the keys by which blocks are known outside
+ * (struct pkv_block_key, base.h).
  * Adoption of cached prefixes itself is part of pkv_seq_admit (cache.h), publication part of
  * pkv_step_commit (step.h).
  *

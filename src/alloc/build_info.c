@@ -4,6 +4,7 @@
  * that it needs no buffer that threads would share. Whether metadata comes from jemalloc is known
  * only in the process, from mem. */
 #include "alloc/mem.h"
+#include "base/build.h"
 
 #define TEXT(x) #x
 #define VERSION_TEXT(major, minor, patch) TEXT(major) "." TEXT(minor) "." TEXT(patch)

@@ -2,8 +2,8 @@
  *
  * mem.h: the one door to jemalloc and to the page provider.
  *
- * A struct mem is one cache's memory. Its hooks (mem_hooks) are complete and are handed to every
- * module that the cache is built of, so that each byte is counted:
+ * A struct mem is one cache's memory. The hooks that it routes to itself (`routed`) are complete,
+ * and every module of the cache is given those, so that each byte is counted:
  *
  *   bytes_used = bytes requested and not yet freed,  0 when all modules are destroyed
  *

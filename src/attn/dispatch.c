@@ -5,6 +5,7 @@
 #include "attn/dispatch.h"
 
 #include "attn/cpu.h"
+#include "base/build.h"
 
 #if defined(__AVX__)
 #error "dispatch.c is baseline code: do not compile it with AVX on"

@@ -16,7 +16,8 @@ static int8_t to_int8(float x)
 }
 
 /* Clamped first, so nothing rounds past 448 = 0x7e. A normal number keeps three mantissa bits and
- * its exponent is rebiased from 127 to 7; below 2^-6 the codes count in tasks of 2^-9. */
+ * its exponent is rebiased from 127 to 7; below 2^-6 codes are multiples of
+ * 2^-9. */
 static uint8_t to_e4m3(float x)
 {
     if (isnan(x)) {

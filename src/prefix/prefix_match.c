@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "base/build.h"
 #include "base/minmax.h"
 #include "base/window.h"
 #include "prefix/prefix_blocks.h"

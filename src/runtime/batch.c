@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "base/build.h"
 #include "base/error.h"
 #include "runtime/prompt.h"
 

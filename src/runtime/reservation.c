@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Who writes the tail block, and how many blocks a row takes. The tail is written in place when its
- * row may be its writer (blocks.h), else a block is taken to copy its cells into. A row that is one
+ * row may be its writer (block.h), else a block is taken to copy its cells into. A row that is one
  * block short because of such a copy writes a cached tail in place after all, once the block left
  * the index. No spare block is left then; what is still cached behind it, in blocks that are
  * promised, is found no more. */

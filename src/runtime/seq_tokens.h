@@ -6,6 +6,7 @@
 #ifndef PKV_RUNTIME_SEQ_TOKENS_H
 #define PKV_RUNTIME_SEQ_TOKENS_H
 
+#include "base/build.h"
 #include "base/hooks.h"
 #include "pagedkv/cache.h"
 

@@ -580,7 +580,7 @@ static void call_inside_a_parallel_region_gives_the_same_bits(void)
 {
     struct caller callers[NUM_CALLERS];
     make_callers(callers);
-#if PKV_HAVE_OPENMP
+#if defined(_OPENMP)
 #pragma omp parallel for num_threads(NUM_CALLERS)
 #endif
     for (int i = 0; i < NUM_CALLERS; i++) {

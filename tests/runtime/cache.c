@@ -653,7 +653,7 @@ static void begin_that_fails_at_any_allocation_changes_nothing(void)
     CU_ASSERT_EQUAL(status, PKV_OK);
 }
 
-/* runtime.md: attend, commit, abort and destroy take no memory. */
+/* Attend, commit, abort and destroy take no memory. */
 static void an_open_step_takes_no_memory(void)
 {
     struct runtime_case c;

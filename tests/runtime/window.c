@@ -264,7 +264,7 @@ static void the_block_of_the_last_key_is_never_reclaimed(void)
     case_close(&c);
 }
 
-/* runtime.md: a constant number of pages, within ceil((W + m + q) / bs) + 1 and the prefix's. */
+/* A constant number of pages, within ceil((W + m + q) / bs) + 1 and the prefix's. */
 static void an_endless_stream_holds_a_constant_number_of_pages(void)
 {
     static struct case_seq seq;

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * build.h: what this build of the library is: its compiler, OpenMP, the machine, and a hint to the
+ * machine that only some compilers have. It is no part of a public header because a caller's
+ * compiler and flags may be others. */
+#ifndef PKV_BASE_BUILD_H
+#define PKV_BASE_BUILD_H
+
+/* 1 in a build with OpenMP, on whose threads pkv_openmp_parallel_for runs; 0 in one without. Only
+ * files that are compiled with OpenMP's flag see the 1: build_info.c and those of src/attn. */
+#if defined(_OPENMP)
+#define PKV_HAVE_OPENMP 1
+#else
+#define PKV_HAVE_OPENMP 0
+#endif
+/* PKV_ON_<machine>(text) is text in a build with kernels for that machine, and nothing in others;
+ * PKV_ON_ANY(text) is text everywhere. For the library's one list of instruction sets. */
+#define PKV_ON_ANY(...) __VA_ARGS__
+#if defined(__x86_64__) && !defined(PKV_SCALAR_ONLY)
+#define PKV_ON_X86(...) __VA_ARGS__
+#else
+#define PKV_ON_X86(...)
+#endif
+#if defined(__aarch64__) && !defined(PKV_SCALAR_ONLY)
+#define PKV_ON_ARM64(...) __VA_ARGS__
+#else
+#define PKV_ON_ARM64(...)
+#endif
+/* The compiler, as pkv_build_info names it. */
+#if defined(__clang__)
+#define PKV_COMPILER __VERSION__
+#elif defined(__GNUC__)
+#define PKV_COMPILER "gcc " __VERSION__
+#else
+#define PKV_COMPILER "C17"
+#endif
+
+/* Starts loading memory that will be read soon. */
+#if defined(__GNUC__)
+#define PKV_PREFETCH(address) __builtin_prefetch(address)
+#else
+#define PKV_PREFETCH(address) ((void)(address))
+#endif
+
+#endif
