@@ -169,6 +169,9 @@ struct pkv_cache_config {
     int32_t fingerprint_bytes;
     /* For tests: so many bits of each hash are cleared, in [0, 128]. No answer depends on it. */
     int32_t masked_hash_bits;
+    /* The event ring keeps the tokens of each event's block too (pkv_events_drain_tokens), in
+     * num_events * block_size * 12 bytes more of metadata. */
+    bool event_tokens;
 };
 
 /* Exact sizes of a cache in bytes. */

@@ -239,6 +239,19 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_events_drain(pkv_cache *cache, struct 
                                                        int32_t max_events, int32_t *count,
                                                        uint64_t *num_lost);
 
+/* The same, with the tokens of each event's block, from a cache with config.event_tokens: for a
+ * router that names blocks by hashes of its own.
+ *
+ * token_ids [max_events][block_size] and token_extra [max_events][block_size] receive what the
+ * block of each event holds, 0 for a CLEARED; either may be NULL.
+ *
+ * Returns what pkv_events_drain returns; PKV_UNSUPPORTED also without config.event_tokens.
+ * O(max_events * block_size). */
+PKV_API PKV_NODISCARD enum pkv_status
+pkv_events_drain_tokens(pkv_cache *cache, struct pkv_event *events, int32_t max_events,
+                        int32_t *token_ids, uint64_t *token_extra, int32_t *count,
+                        uint64_t *num_lost);
+
 #ifdef __cplusplus
 }
 #endif

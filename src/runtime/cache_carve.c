@@ -31,6 +31,18 @@ static enum pkv_status carve_groups(const struct pkv_cache_config *config,
     return PKV_OK;
 }
 
+/* Where events keep tokens, none unless they are to. */
+static void carve_event_tokens(const struct pkv_cache_config *config, struct events *events,
+                               struct carver *carver)
+{
+    const size_t num_events = (size_t)config->num_events;
+    const size_t block_size = (size_t)config->groups[0].block_size;
+    if (config->event_tokens && num_events > 0) {
+        events->token_ids = carve(carver, num_events, block_size * sizeof *events->token_ids);
+        events->token_extra = carve(carver, num_events, block_size * sizeof *events->token_extra);
+    }
+}
+
 /* The arrays of the prefix cache: none without it. */
 static void carve_reuse(const struct pkv_cache_config *config, pkv_cache *cache,
                         struct carver *carver)
@@ -41,6 +53,7 @@ static void carve_reuse(const struct pkv_cache_config *config, pkv_cache *cache,
         reuse_carve(config, &cache->reuse, carver);
         cache->pins.at = carve(carver, num_pins, sizeof *cache->pins.at);
         cache->events.ring = carve(carver, num_events, sizeof *cache->events.ring);
+        carve_event_tokens(config, &cache->events, carver);
     }
 }
 

@@ -82,7 +82,27 @@ static struct pkv_event *newest_of(struct events *events, const struct pkv_event
     return is_same ? newest : NULL;
 }
 
-static void record(struct events *events, const struct pkv_event *event)
+/* Tokens of a node, or zeros for none, to where those of event `number` lie. */
+static void record_tokens(struct events *events, uint64_t number, struct prefix_ref node)
+{
+    const size_t block_size = (size_t)events->index->config.block_size;
+    const size_t first = (size_t)(number % (uint64_t)events->capacity) * block_size;
+    const int32_t *ids = prefix_index_tokens(events->index, node);
+    const uint64_t *extra = prefix_index_extra(events->index, node);
+    if (events->token_ids == NULL) {
+        return;
+    }
+    memset(events->token_ids + first, 0, block_size * sizeof *ids);
+    memset(events->token_extra + first, 0, block_size * sizeof *extra);
+    if (ids != NULL) {
+        memcpy(events->token_ids + first, ids, block_size * sizeof *ids);
+    }
+    if (extra != NULL) {
+        memcpy(events->token_extra + first, extra, block_size * sizeof *extra);
+    }
+}
+
+static void record(struct events *events, const struct pkv_event *event, struct prefix_ref node)
 {
     const uint64_t capacity = (uint64_t)events->capacity;
     if (capacity == 0) {
@@ -96,6 +116,7 @@ static void record(struct events *events, const struct pkv_event *event)
     struct pkv_event *to = &events->ring[events->next % capacity];
     *to = *event;
     to->number = events->next++;
+    record_tokens(events, to->number, node);
 }
 
 /* A node that is not live any more was flushed, whenever its blocks go. */
@@ -128,7 +149,7 @@ void events_observe(void *context, enum prefix_change change, struct prefix_ref 
     if (newest != NULL) {
         newest->groups = groups;
     } else {
-        record(events, &event);
+        record(events, &event, node);
     }
 }
 
@@ -136,13 +157,31 @@ void events_clear(struct events *events)
 {
     const struct pkv_event event = {.kind = PKV_EVENT_CLEARED, .reason = PKV_REASON_RESET};
     events->cleared_epoch = prefix_index_epoch(events->index);
-    record(events, &event);
+    record(events, &event, PREFIX_ROOT);
 }
 
 uint64_t events_seal(struct events *events)
 {
     events->sealed = events->next;
     return events->next;
+}
+
+void events_copy_tokens(const struct events *events, int32_t max_events, int32_t *token_ids,
+                        uint64_t *token_extra)
+{
+    const size_t block_size = (size_t)events->index->config.block_size;
+    const uint64_t waiting = events->next - events->first;
+    const uint64_t count = (uint64_t)max_events < waiting ? (uint64_t)max_events : waiting;
+    for (uint64_t i = 0; i < count; i++) {
+        const size_t from = (size_t)((events->first + i) % (uint64_t)events->capacity) * block_size;
+        const size_t to = (size_t)i * block_size;
+        if (token_ids != NULL) {
+            memcpy(token_ids + to, events->token_ids + from, block_size * sizeof *token_ids);
+        }
+        if (token_extra != NULL) {
+            memcpy(token_extra + to, events->token_extra + from, block_size * sizeof *token_extra);
+        }
+    }
 }
 
 int32_t events_drain(struct events *events, struct pkv_event *to, int32_t max_events)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * events.h: which blocks became cached and which ceased to be, in which groups, in one order, in a
- * ring that never grows. The mutex is held. O(groups). */
+ * ring that never grows. The mutex is held. O(groups), with kept tokens O(groups + block_size). */
 #ifndef PKV_RUNTIME_EVENTS_H
 #define PKV_RUNTIME_EVENTS_H
 
@@ -18,6 +18,8 @@
  * has counted among what it shows, is sealed: nothing is added to it. */
 struct events {
     struct pkv_event *ring;
+    int32_t *token_ids;    /* [capacity][block_size] of the events' blocks; NULL = not kept */
+    uint64_t *token_extra; /* likewise */
     const struct prefix_index *index;
     int32_t capacity;
     uint64_t first;
@@ -39,6 +41,11 @@ void events_clear(struct events *events);
 
 /* The number of the next event; all before it stay as they are. */
 uint64_t events_seal(struct events *events);
+
+/* Copies the tokens of the oldest waiting events, at most max_events, whose tokens are kept. Either
+ * destination may be NULL. O(tokens). */
+void events_copy_tokens(const struct events *events, int32_t max_events, int32_t *token_ids,
+                        uint64_t *token_extra);
 
 /* Moves the oldest waiting events, at most max_events, to `to`; returns how many. */
 int32_t events_drain(struct events *events, struct pkv_event *to, int32_t max_events);

@@ -6,8 +6,8 @@
 
 #include "runtime/cache.h"
 
-enum pkv_status pkv_events_drain(pkv_cache *cache, struct pkv_event *events, int32_t max_events,
-                                 int32_t *count, uint64_t *num_lost)
+static enum pkv_status check(const pkv_cache *cache, const struct pkv_event *events,
+                             int32_t max_events, const int32_t *count)
 {
     if (cache == NULL || count == NULL) {
         return refuse(PKV_INVALID_ARGUMENT, "%s is NULL", cache == NULL ? "cache" : "count");
@@ -16,15 +16,47 @@ enum pkv_status pkv_events_drain(pkv_cache *cache, struct pkv_event *events, int
         return refuse(PKV_INVALID_ARGUMENT, "max_events = %d, events %s", max_events,
                       events == NULL ? "NULL" : "given");
     }
-    if (cache->events.capacity == 0) {
-        return refuse(PKV_UNSUPPORTED, "the cache was created without events");
-    }
-    cache_lock(cache);
-    const int32_t moved = events_drain(&cache->events, events, max_events);
+    return cache->events.capacity > 0
+               ? PKV_OK
+               : refuse(PKV_UNSUPPORTED, "the cache was created without events");
+}
+
+/* The mutex is held. */
+static void drain(pkv_cache *cache, struct pkv_event *events, int32_t max_events, int32_t *count,
+                  uint64_t *num_lost)
+{
+    *count = events_drain(&cache->events, events, max_events);
     if (num_lost != NULL) {
         *num_lost = events_take_lost(&cache->events);
     }
+}
+
+enum pkv_status pkv_events_drain(pkv_cache *cache, struct pkv_event *events, int32_t max_events,
+                                 int32_t *count, uint64_t *num_lost)
+{
+    const enum pkv_status status = check(cache, events, max_events, count);
+    if (status == PKV_OK) {
+        cache_lock(cache);
+        drain(cache, events, max_events, count, num_lost);
+        cache_unlock(cache);
+    }
+    return status;
+}
+
+enum pkv_status pkv_events_drain_tokens(pkv_cache *cache, struct pkv_event *events,
+                                        int32_t max_events, int32_t *token_ids,
+                                        uint64_t *token_extra, int32_t *count, uint64_t *num_lost)
+{
+    const enum pkv_status status = check(cache, events, max_events, count);
+    if (status != PKV_OK) {
+        return status;
+    }
+    if (cache->events.token_ids == NULL) {
+        return refuse(PKV_UNSUPPORTED, "the cache was created without event_tokens");
+    }
+    cache_lock(cache);
+    events_copy_tokens(&cache->events, max_events, token_ids, token_extra);
+    drain(cache, events, max_events, count, num_lost);
     cache_unlock(cache);
-    *count = moved;
     return PKV_OK;
 }

@@ -477,7 +477,75 @@ static void each_group_says_its_part_of_a_hit(void)
     case_close(&c);
 }
 
+/* The tokens of waiting events: each event's block has the key of its event. */
+static void check_tokens(struct runtime_case *c, const struct pkv_event *events, int32_t count,
+                         const int32_t *ids, const uint64_t *extra)
+{
+    for (int32_t i = 0; i < count; i++) {
+        if (events[i].kind == PKV_EVENT_CLEARED) {
+            CU_ASSERT(ids[i * BS] == 0 && ids[i * BS + BS - 1] == 0 && extra[i * BS + 1] == 0);
+            continue;
+        }
+        CU_ASSERT_EQUAL(ids[i * BS + 1], 500 + BS * events[i].depth + 1);
+        CU_ASSERT_EQUAL(extra[i * BS + 1], events[i].depth == 1 ? 77 : 0);
+    }
+    CU_ASSERT_EQUAL(case_check(c), 0);
+}
+
+/* K2: on request an event brings the tokens of its block, their extras too, around the ring. */
+static void events_bring_the_tokens_of_their_blocks(void)
+{
+    static struct prefix_seq seq;
+    struct runtime_case c;
+    struct pkv_event events[8];
+    int32_t ids[8 * BS];
+    uint64_t extra[8 * BS];
+    uint64_t num_lost = 0;
+    int32_t count = 0;
+    prefix_init(&c);
+    c.config.num_events = 5;
+    c.config.event_tokens = true;
+    case_open(&c);
+    for (int32_t round = 0; round < 4; round++) {
+        ASSERT_STATUS(PKV_OK, prefix_create(&c, &seq, 500, NULL));
+        memset(seq.extra, 0, sizeof seq.extra);
+        seq.extra[BS + 1] = 77;
+        seq.has_extra = true;
+        prefix_append(&c, &seq, 3 * BS);
+        prefix_destroy(&c, &seq);
+        ASSERT_STATUS(PKV_OK, pkv_cache_reset(c.cache, false, NULL));
+        ASSERT_STATUS(PKV_OK, pkv_events_drain_tokens(c.cache, events, 2, ids, NULL, &count, NULL));
+        CU_ASSERT(count == 2 && ids[BS] == 504);
+        ASSERT_STATUS(PKV_OK, pkv_events_drain_tokens(c.cache, events + 2, 6, ids + 2 * BS,
+                                                      extra + 2 * BS, &count, &num_lost));
+        CU_ASSERT(count == 2 && num_lost == 0 && events[3].kind == PKV_EVENT_CLEARED);
+        check_tokens(&c, events + 2, count, ids + 2 * BS, extra + 2 * BS);
+    }
+    case_close(&c);
+}
+
+static void tokens_of_events_refuse_without_the_flag(void)
+{
+    struct runtime_case c;
+    struct pkv_event events[8];
+    struct pkv_cache_sizes without, with;
+    int32_t count = 0;
+    prefix_init(&c);
+    c.config.num_events = 64;
+    case_open(&c);
+    ASSERT_REFUSED(PKV_UNSUPPORTED, "event_tokens",
+                   pkv_events_drain_tokens(c.cache, events, 8, NULL, NULL, &count, NULL));
+    ASSERT_STATUS(PKV_OK, pkv_cache_size(&c.config, &without));
+    c.config.event_tokens = true;
+    ASSERT_STATUS(PKV_OK, pkv_cache_size(&c.config, &with));
+    CU_ASSERT_EQUAL(with.metadata_bytes - without.metadata_bytes, 64 * BS * 12);
+    c.config.event_tokens = false;
+    case_close(&c);
+}
+
 static const struct test_case cases[] = {
+    TEST(events_bring_the_tokens_of_their_blocks),
+    TEST(tokens_of_events_refuse_without_the_flag),
     TEST(each_group_says_its_part_of_a_hit),
     TEST(an_index_from_events_alone_equals_the_probe),
     TEST(a_router_that_lost_events_learns_from_the_blocks),
