@@ -22,6 +22,7 @@ struct request {
     int32_t num_cached;         /* tokens whose keys and values are in the cache */
     enum state state;
     pkv_seq seq;
+    struct pkv_shortage shortage; /* why it waits; need is 0 when it was not refused */
 };
 
 struct server {
@@ -65,18 +66,19 @@ static void create(struct server *s, int32_t num_blocks)
 static bool admit(struct server *s, struct request *request)
 {
     struct pkv_admission admission;
-    struct pkv_shortage shortage;
+    struct pkv_shortage *shortage = &request->shortage;
     struct pkv_prompt prompt = {.size = sizeof prompt, .token_ids = request->tokens};
     prompt.num_tokens = request->num_tokens;
     const enum pkv_status status =
-        pkv_seq_admit(s->cache, request->seq, &prompt, 0, prompt.num_tokens, &admission, &shortage);
+        pkv_seq_admit(s->cache, request->seq, &prompt, 0, prompt.num_tokens, &admission, shortage);
     const int r = (int)(request - s->requests);
     if (status == PKV_NO_BLOCKS) {
         printf("step %2d: request %d waits, %d blocks needed, %d free\n", s->step, r,
-               (int)shortage.need, (int)shortage.free);
+               (int)shortage->need, (int)shortage->free);
         return false;
     }
     must(status);
+    *shortage = (struct pkv_shortage){0};
     request->state = RUNNING;
     request->num_cached = admission.num_cached;
     printf("step %2d: request %d admitted, %d of %d tokens cached\n", s->step, r,
@@ -84,12 +86,20 @@ static bool admit(struct server *s, struct request *request)
     return true;
 }
 
+/* Whether it is worth asking again: a wait of no time looks whether what was missing is free. */
+static bool may_fit(struct server *s, const struct request *request)
+{
+    return request->shortage.need == 0 ||
+           pkv_wait_free(s->cache, request->seq, &request->shortage, 0) == PKV_OK;
+}
+
 /* In order of arrival, request r at step r: behind the first that has to wait, all wait. */
 static void admit_waiting(struct server *s)
 {
     bool room = true;
     for (int r = 0; r < NUM_REQUESTS && r <= s->step && room; r++) {
-        room = s->requests[r].state != WAITING || admit(s, &s->requests[r]);
+        struct request *request = &s->requests[r];
+        room = request->state != WAITING || (may_fit(s, request) && admit(s, request));
     }
 }
 

@@ -221,8 +221,9 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_cache_create(const struct pkv_cache_co
                                                        pkv_cache **cache);
 
 /* Closes a cache to new work, as the first part of shutting down: from now on pkv_seq_create,
- * pkv_seq_fork, pkv_seq_admit and pkv_step_begin answer PKV_BUSY, and probes report it. An open
- * step goes on. Closing again changes nothing; NULL is accepted. Any thread; O(1). */
+ * pkv_seq_fork, pkv_seq_admit and pkv_step_begin answer PKV_BUSY, and probes report it. Threads in
+ * pkv_wait_free wake up. An open step goes on. Closing again changes nothing; NULL is accepted. Any
+ * thread; O(1). */
 PKV_API void pkv_cache_close(pkv_cache *cache);
 
 /* Frees a cache and all its sequences.
@@ -470,6 +471,29 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_seq_admit(pkv_cache *cache, pkv_seq se
                                                     int32_t reserve_tokens, int32_t max_cached,
                                                     struct pkv_admission *admission,
                                                     struct pkv_shortage *shortage);
+
+/* Waits until what an admission lacked has come free, so that a server asks again when it may
+ * succeed, and not at every step:
+ *
+ *     while (pkv_seq_admit(cache, seq, &prompt, .., &shortage) == PKV_NO_BLOCKS)
+ *         if (pkv_wait_free(cache, seq, &shortage, timeout_ns) != PKV_OK) give up, or preempt
+ *
+ * shortage is what the admission of seq has filled for PKV_NO_BLOCKS: a group and its blocks, or
+ * the blocks of a quota. timeout_ns is in nanoseconds of the system's monotonic clock from now; 0 =
+ * only look, which is what a loop that steps and admits on one thread wants before it admits again;
+ * UINT64_MAX = as long as it takes. Nothing is reserved: another admission may be faster, and the
+ * next one may lack something else.
+ *
+ * Returns PKV_OK when the blocks are there; PKV_NO_BLOCKS when the time is over; PKV_BUSY when the
+ * cache is closed, PKV_STALE_HANDLE when seq is destroyed, both meanwhile too; PKV_NEVER_FITS when
+ * there never are so many; PKV_INVALID_ARGUMENT for a shortage of another call, or one that names
+ * neither group nor quota; PKV_NO_MEMORY. Any thread but the one that is to free the blocks, and
+ * several at once; those that wait hold no lock, and must have returned before the cache is
+ * destroyed: pkv_cache_close wakes them. O(1) and the wait; while threads wait, each call on the
+ * cache takes O(waiting threads) more. */
+PKV_API PKV_NODISCARD enum pkv_status pkv_wait_free(pkv_cache *cache, pkv_seq seq,
+                                                    const struct pkv_shortage *shortage,
+                                                    uint64_t timeout_ns);
 
 /* What pkv_seq_admit would answer. */
 struct pkv_probe {

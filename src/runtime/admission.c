@@ -65,19 +65,28 @@ static struct admission_demand demand_of(const pkv_cache *cache, const struct gr
     return demand;
 }
 
+int32_t admission_limit(const pkv_cache *cache, const struct group *group)
+{
+    return group->config->num_blocks - cache->config.watermark_blocks;
+}
+
+int32_t admission_available(const pkv_cache *cache, const struct group *group)
+{
+    return max_i32(seq_table_num_spare(&group->tables) - cache->config.watermark_blocks, 0);
+}
+
 static enum pkv_status judge_group(const pkv_cache *cache, int32_t g, enum pkv_status before,
                                    struct pkv_shortage *shortage)
 {
     const struct group *group = &cache->groups[g];
     const struct admission_demand *demand = &cache->demands[g];
-    const int32_t watermark = cache->config.watermark_blocks;
-    const int32_t available = max_i32(seq_table_num_spare(&group->tables) - watermark, 0);
+    const int32_t available = admission_available(cache, group);
     const struct shortage_demand wanted = {
         .row = SHORTAGE_NO_ROW,
         .group = g,
         .total = promise_alone(&group->tables.promises, &demand->table.promise),
         .more = demand->num_spare,
-        .limit = group->config->num_blocks - watermark,
+        .limit = admission_limit(cache, group),
         .available = available,
     };
     const enum pkv_status status = shortage_judge(before, &wanted, shortage);

@@ -41,6 +41,10 @@ enum pkv_status admission_decide(pkv_cache *cache, const struct admission_reques
                                  struct admission_decision *decision,
                                  struct pkv_shortage *shortage);
 
+/* Blocks of a paged group that admissions can ever have, and those that they can have now. */
+int32_t admission_limit(const pkv_cache *cache, const struct group *group);
+int32_t admission_available(const pkv_cache *cache, const struct group *group);
+
 /* What the arguments of a request say by themselves. PKV_INVALID_ARGUMENT. Needs no mutex. */
 enum pkv_status admission_check(const pkv_cache *cache, const struct pkv_prompt *prompt,
                                 int32_t reserve_tokens, int32_t max_cached);

@@ -19,6 +19,7 @@
  *   reservation     what the step takes for one row in one group
  *   events          the ring of what became cached and what ceased to be
  *   pin             the records of pinned runs
+ *   wait            the threads that wait for room
  *   reuse           the prefix index over the groups (fingerprint: what enters every key)
  *   cache           this file
  *
@@ -31,8 +32,8 @@
  *   admission       what admission and its dry run, the probe, both decide
  *   batch, step_row, step_plan: the parts of a step (see step.h)
  *
- *   cache_size, cache_create, cache_info, sequence_api, fork, admit, probe, pin_api, events_api,
- *   flush, visit, keys, metrics, check, step_begin, step_end, ..: the public calls
+ *   cache_size, cache_create, cache_info, sequence_api, fork, admit, wait_free, probe, pin_api,
+ *   events_api, flush, visit, keys, metrics, check, step_begin, step_end, ..: the public calls
  *
  * The mutex guards everything not said to be constant after create. What an open step reads while
  * it is not held (attend) does not change until commit or abort: the step's own arrays, the tables
@@ -46,6 +47,7 @@
 #include "runtime/layer.h"
 #include "runtime/pin.h"
 #include "runtime/reuse.h"
+#include "runtime/wait.h"
 
 struct admission_demand;
 struct check_group_cell;
@@ -76,6 +78,7 @@ struct pkv_cache {
     struct reuse reuse;
     struct pin_records pins;
     struct events events;
+    struct wait_record *first_wait;
     struct admission_demand *demands;     /* [num_groups], of the admission at hand */
     struct check_group_cell *check_cells; /* scratch of a check: one a block of the largest group */
 };
@@ -97,6 +100,9 @@ static inline void cache_lock(pkv_cache *cache)
 
 static inline void cache_unlock(pkv_cache *cache)
 {
+    if (cache->first_wait != NULL) {
+        wait_wake(cache, cache->first_wait);
+    }
     pthread_mutex_unlock(&cache->mutex);
 }
 
