@@ -27,6 +27,7 @@ run() {
 
 run "the whole surface with a prefix cache, $PKV_TEST_OPS operations" \
     "$BUILD/tests/unit" runtime_reuse_model
+run "promises of admission, a tenth as many operations" "$BUILD/tests/unit" runtime_promise
 run "request life from many threads, $PKV_STRESS_SECONDS s" "$BUILD/tests/stress"
 
 # These are of one length, so they are run from many seeds: 12,000 operations a seed of the runtime

@@ -317,6 +317,32 @@ static void what_is_promised_is_not_given_to_others(void)
     case_close(&c);
 }
 
+/* A block that a fork keeps does not become free for the equal one that is cached: with no spare
+ * block the two stay apart. */
+static void a_merge_takes_no_promised_block(void)
+{
+    struct runtime_case c;
+    struct pkv_admission admission = {0};
+    static struct case_seq child;
+    prefix_init(&c);
+    c.groups[0].num_blocks = 5;
+    case_open(&c);
+    prefix_run(&c, &d, 0, 8);
+    prefix_destroy(&c, &d);
+    ASSERT_STATUS(PKV_OK, prefix_create(&c, &a, 0, NULL));
+    ASSERT_STATUS(PKV_OK, prefix_create(&c, &b, 1000, NULL));
+    ASSERT_STATUS(PKV_OK,
+                  pkv_seq_admit(c.cache, a.seq.handle, PROMPT(a.ids, 8), 0, 0, &admission, NULL));
+    run_to(&c, &a, 6, 6);
+    ASSERT_STATUS(PKV_OK, case_fork(&c, &a.seq, 6, &child));
+    ASSERT_STATUS(PKV_OK, admit(&c, &b, 12, 0));
+    CU_ASSERT_EQUAL(case_free(&c, 0), 0);
+    run_to(&c, &a, 8, 2);
+    CU_ASSERT_EQUAL(case_check(&c), 0);
+    run_to(&c, &b, 12, 12);
+    case_close(&c);
+}
+
 /* --- rewinding */
 
 /* The newest max_rewind tokens count from the greatest length that there was, also for a fork and
@@ -374,6 +400,36 @@ static void a_row_that_rewinds_reaches_its_end(void)
             (void)(b.seq.length < 60 && begin_one(&c, &b, 1));
         }
         run_to(&c, &a, 40, 4);
+        case_close(&c);
+    }
+}
+
+/* What a pin keeps of a cut is not there to be promised again: the row goes on without a promise,
+ * and others keep theirs. */
+static void a_cut_that_frees_too_little_loses_the_promise(void)
+{
+    for (int32_t num_blocks = 4; num_blocks <= 5; num_blocks++) {
+        struct runtime_case c;
+        struct pkv_group_usage usage = {0};
+        pkv_pin pin = {0};
+        int32_t num_pinned = 0;
+        prefix_init(&c);
+        c.groups[0].num_blocks = num_blocks;
+        case_open(&c);
+        prefix_run(&c, &d, 0, 8);
+        ASSERT_STATUS(PKV_OK,
+                      pkv_prefix_pin(c.cache, NULL, PROMPT(d.ids, 8), 0, 0, &pin, &num_pinned));
+        prefix_destroy(&c, &d);
+        ASSERT_STATUS(PKV_OK, prefix_create(&c, &a, 0, NULL));
+        ASSERT_STATUS(PKV_OK, prefix_create(&c, &b, 1000, NULL));
+        ASSERT_STATUS(PKV_OK, admit(&c, &a, 9, 3));
+        ASSERT_STATUS(PKV_OK, admit(&c, &b, 4, 0));
+        run_to(&c, &a, 9, 1);
+        ASSERT_STATUS(PKV_OK, case_truncate(&c, &a.seq, 4));
+        CU_ASSERT_EQUAL(case_check(&c), 0);
+        ASSERT_STATUS(PKV_OK, pkv_cache_usage(c.cache, 0, &usage));
+        CU_ASSERT_EQUAL(usage.promised, num_blocks == 4 ? 1 : 3);
+        run_to(&c, &b, 4, 4);
         case_close(&c);
     }
 }
@@ -467,6 +523,8 @@ static void a_refused_batch_ends_no_pin(void)
 #define NUM_ROWS 8
 #define LENGTH 64
 
+static const struct pkv_namespace_field field = {1, 3, "ann", 0};
+
 struct row {
     struct prefix_seq p;
     bool is_alive;
@@ -526,7 +584,6 @@ static void do_admit(struct world *w, struct row *row)
 
 static void do_create(struct world *w)
 {
-    static const struct pkv_namespace_field field = {1, 3, "ann", 0};
     struct row *row = pick(w, false);
     const struct pkv_seq_options options = {
         .size = sizeof options,
@@ -661,22 +718,14 @@ static void do_destroy(struct world *w)
 
 static void act(struct world *w)
 {
-    switch (below(w, 16)) {
-    case 0:
-    case 1:
-    case 2: do_create(w); break;
-    case 3:
-    case 4: do_truncate(w); break;
-    case 5: do_fork(w); break;
-    case 6: do_pin(w); break;
-    case 7: do_destroy(w); break;
-    default: do_step(w); break;
-    }
+    static void (*const acts[])(struct world *) = {do_create,   do_create, do_create, do_truncate,
+                                                   do_truncate, do_fork,   do_pin,    do_destroy};
+    const int32_t i = below(w, 16);
+    (i < 8 ? acts[i] : do_step)(w);
 }
 
 static void open_world(struct world *w, uint64_t seed)
 {
-    static const struct pkv_namespace_field field = {1, 3, "ann", 0};
     struct runtime_case *c = &w->c;
     memset(w, 0, sizeof *w);
     w->random.state = seed;
@@ -736,8 +785,10 @@ static const struct test_case cases[] = {
     TEST(an_adopter_takes_nothing_from_an_admitted_row),
     TEST(merged_blocks_stay_promised),
     TEST(what_is_promised_is_not_given_to_others),
+    TEST(a_merge_takes_no_promised_block),
     TEST(a_rewind_counts_from_the_greatest_length),
     TEST(a_row_that_rewinds_reaches_its_end),
+    TEST(a_cut_that_frees_too_little_loses_the_promise),
     TEST(max_tokens_bounds_one_sequence),
     TEST(a_request_past_max_seq_len_is_told_the_limit),
     TEST(a_refused_batch_ends_no_pin),
