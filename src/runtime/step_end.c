@@ -69,11 +69,11 @@ static void commit(pkv_cache *cache, const int32_t *num_keep)
 static enum pkv_status check_num_keep(const struct step *step, int32_t row, int32_t num_keep)
 {
     const int32_t q_len = step_q_len(step, row);
-    const int32_t length = step_length_before(step, row) + num_keep;
     if (num_keep < 0 || num_keep > q_len) {
         return refuse(PKV_INVALID_ARGUMENT, "num_keep[%d] = %d, outside [0, %d]", row, num_keep,
                       q_len);
     }
+    const int32_t length = step_length_before(step, row) + num_keep;
     const int32_t end =
         token_ranges_seen_end(step->ranges + step->cu_ranges[row],
                               step->cu_ranges[row + 1] - step->cu_ranges[row], length - 1);

@@ -457,8 +457,11 @@ static void a_bad_commit_leaves_the_step_open(void)
     CU_ASSERT(case_attend(&c, &step, 1));
     const int32_t over[2] = {3, 3};
     const int32_t negative[2] = {-1, 2};
+    const int32_t most[2] = {INT32_MAX, INT32_MIN};
     ASSERT_REFUSED(PKV_INVALID_ARGUMENT, "num_keep[1]",
                    pkv_step_commit(c.cache, step.handle, over));
+    ASSERT_REFUSED(PKV_INVALID_ARGUMENT, "num_keep[0] = 2147483647",
+                   pkv_step_commit(c.cache, step.handle, most));
     ASSERT_REFUSED(PKV_INVALID_ARGUMENT, "num_keep[0]",
                    pkv_step_commit(c.cache, step.handle, negative));
     CU_ASSERT_EQUAL(case_length(&c, a.handle), 0);
