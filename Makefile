@@ -75,8 +75,8 @@ $(OBJ)/tests/%.o: includes = -Iinclude -Isrc -Itests
 objects   = $(patsubst %.c,$(OBJ)/%.o,$(1))
 sources  := $(filter-out src/attn/kernels_%,$(wildcard src/*/*.c)) \
             $(patsubst %,src/attn/kernels_%.c,$(isas))
-alone    := $(addprefix tests/,vectors numerics kernels stress dlopen)
-unit_src := $(filter-out $(addsuffix %,$(alone) tests/support tests/fuzz), \
+alone    := $(addprefix tests/,vectors numerics kernels stress fuzz dlopen)
+unit_src := $(filter-out $(addsuffix %,$(alone) tests/support), \
                 $(wildcard tests/*.c tests/*/*.c))
 # A program is one file or a folder of them; support is what the programs beside it share.
 program   = $(basename $(wildcard $(1)/*.c)) $(patsubst %/,%,$(dir $(wildcard $(1)/*/*.c)))
@@ -122,7 +122,7 @@ $(shared): $(call objects,$(sources)) src/pagedkv.map
 $(unit): $(call objects,$(unit_src))
 .SECONDEXPANSION:
 $(addprefix $(BUILD)/,$(alone)): $(BUILD)/%: $$(call objects,$$(wildcard $$*.c $$*/*.c))
-$(unit) $(addprefix $(BUILD)/tests/,vectors numerics kernels stress): $$(@D)/libsupport.a $(static)
+$(unit) $(filter-out %/dlopen,$(addprefix $(BUILD)/,$(alone))): $$(@D)/libsupport.a $(static)
 	$(say) LINK $@
 	$(link) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcunit $(libs)
 $(BUILD)/tests/dlopen:
@@ -158,11 +158,11 @@ bench bench-peers bench-plot: $(benches) ## shares of the limit; beside peers of
 asan ubsan: ; @$(MAKE) VARIANT=$@ BUILD=build/$@ run-unit ## the unit tests under a sanitiser
 tsan: ; @$(MAKE) VARIANT=$@ BUILD=build/$@ CC=clang run-unit stress ## clang's; the stress too
 stress: $(BUILD)/tests/stress ; @$< ## request life from 8 threads, PKV_STRESS_SECONDS long
-soak: $(unit) $(BUILD)/tests/stress ; @BUILD='$(BUILD)' scripts/soak.sh ## models, 20 minutes
+soak: tests ; @BUILD='$(BUILD)' scripts/soak.sh ## models, stress and random calls, 25 minutes
 coverage: ## the unit tests, then lines and branches that they reach, by file
 	@$(MAKE) VARIANT=coverage BUILD=build/coverage run-unit
 	@GCOV='$(GCOV)' scripts/coverage.sh build/coverage
-fuzz: ; @echo 'fuzz: not there yet' >&2; exit 1 ## not there yet
+fuzz: $(BUILD)/tests/fuzz ; @$< ## random calls, valid and not; PKV_FUZZ_SECONDS long
 run-unit: $(unit) ; @$(unit)
 
 # --- gates

@@ -34,6 +34,7 @@ fi
 step "man pages" scripts/man.sh --check
 step "kernels" "$BUILD/tests/kernels"
 step "request life from many threads" "$BUILD/tests/stress"
+step "random calls" "$BUILD/tests/fuzz"
 step "greedy decoding" scripts/check_greedy.sh "$BUILD"
 step "broken input to examples/story" scripts/check_story.sh "$BUILD"
 step "the other examples" scripts/check_examples.sh "$BUILD"
