@@ -208,7 +208,8 @@ enum pkv_event_reason {
  * in which things happened.
  *
  * An index of what a cache holds follows from events alone: for each key the set `groups`, nothing
- * after a CLEARED. */
+ * after a CLEARED. From it, the keys of a prompt (pkv_prefix_keys) and the windows of the groups
+ * (pkv_cache_describe), which do not change, follows what pkv_cache_probe finds: docs/keys.md. */
 struct pkv_event {
     uint64_t number;
     enum pkv_event_kind kind;

@@ -270,6 +270,7 @@ static void administer(struct client *client)
     const struct request request = {.tenant = random_between(&client->random, 0, NUM_TENANTS - 1)};
     struct pkv_namespace_field field;
     struct pkv_event events[16];
+    int32_t ids[16 * BLOCK_SIZE];
     struct pkv_stats stats;
     enum pkv_status status = PKV_OK;
     int32_t count = 0;
@@ -280,7 +281,9 @@ static void administer(struct client *client)
         status =
             pkv_namespace_quota(world->cache, &field, 30 * random_between(&client->random, 0, 2));
         break;
-    case 2: status = pkv_events_drain(world->cache, events, 16, &count, NULL); break;
+    case 2:
+        status = pkv_events_drain_tokens(world->cache, events, 16, ids, NULL, &count, NULL);
+        break;
     case 3: status = pkv_cache_stats(world->cache, &stats); break;
     case 4: status = pkv_cache_check(world->cache) == 0 ? PKV_OK : PKV_CORRUPT; break;
     default: status = pkv_prefix_expire(world->cache, atomic_load(&world->now_ns), &count); break;

@@ -43,6 +43,7 @@ void world_configure(struct world *world, int variant)
                                         .watermark_blocks = 2,
                                         .max_pinned_blocks = 12,
                                         .num_events = 64,
+                                        .event_tokens = true,
                                         .poison_freed = true};
     add_group(world, PKV_F32, 80);
     add_layer(world, 0);
