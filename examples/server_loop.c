@@ -126,7 +126,7 @@ static struct pkv_batch next_batch(struct server *s)
     return batch;
 }
 
-/* The youngest gives all its blocks back and waits again, with what it has so far as its prompt.
+/* The youngest releases all its blocks and waits again, with what it has so far as its prompt.
  * The oldest is never preempted, so the loop ends. */
 static void preempt_youngest(struct server *s)
 {

@@ -5,7 +5,7 @@
  *     base      status words, data types, hooks, views
  *     alloc     block ids with reference counts
  *     pages     where the content of a block lies
- *     slots     which row of a continuous cache belongs to whom
+ *     slots     which slot of a continuous cache belongs to whom
  *     attn      the attention operator over a cache of the caller's
  *     contract  the same by the parameter list of tensor runtimes
  *     cache     a managed cache, its sequences, admission

@@ -9,7 +9,7 @@
 #   slots, pages -> alloc, base      alloc -> base
 #   attn    -> base, and of alloc block_table.h alone
 #   kernels (kernels_*, vec_*) -> kernels*.h, vec_*.h, cpu.h, intrinsics, a few C headers
-#   one door a package: jemalloc in alloc/mem.c, xxHash in prefix/prefix_hash.c, OpenMP in
+#   one file a package: jemalloc in alloc/mem.c, xxHash in prefix/prefix_hash.c, OpenMP in
 #   attn/openmp.c; no .c is included
 set -eu
 
@@ -120,13 +120,13 @@ for file in src/*/*.[ch]; do
                 say "$file: $module may not include $header" ;;
         esac
         case $header in
-        jemalloc*) [ "$file" = src/alloc/mem.c ] || say "$file: jemalloc's door is alloc/mem.c" ;;
+        jemalloc*) [ "$file" = src/alloc/mem.c ] || say "$file: only alloc/mem.c uses jemalloc" ;;
         xxh*) [ "$file" = src/prefix/prefix_hash.c ] ||
-            say "$file: xxHash's door is prefix/prefix_hash.c" ;;
+            say "$file: only prefix/prefix_hash.c uses xxHash" ;;
         omp.h)
             case $file in
             src/attn/openmp.c) ;;
-            *) say "$file: OpenMP's door is attn/openmp.c" ;;
+            *) say "$file: only attn/openmp.c uses OpenMP" ;;
             esac ;;
         esac
     done
@@ -140,8 +140,8 @@ done
 
 pragmas=$(grep -ln '# *pragma omp' src/*/*.[ch] | grep -v '^src/attn/openmp\.c$' || true)
 [ -z "$pragmas" ] || say "#pragma omp outside attn/openmp.c: $pragmas"
-doors=$(grep -lwE 'mallocx|sdallocx|mallctl' src/*/*.c | grep -v '^src/alloc/mem.c$' || true)
-[ -z "$doors" ] || say "jemalloc outside alloc/mem.c: $doors"
+users=$(grep -lwE 'mallocx|sdallocx|mallctl' src/*/*.c | grep -v '^src/alloc/mem.c$' || true)
+[ -z "$users" ] || say "jemalloc outside alloc/mem.c: $users"
 
 # Public headers: base.h stands on the C library, every other on base.h, and the managed ones on
 # each other: metrics -> prefix -> cache -> attn, step -> cache, attn, pages, contract -> attn.

@@ -79,8 +79,11 @@ fi
 
 scripts/check_words.sh || bad=1
 
-# What README and docs show of our files is in them.
+# What README and docs show of our files is in them, and what is written by scripts is up to date.
 scripts/check_docs.sh --static || bad=1
+scripts/coverage_table.sh --check || bad=1
+scripts/lessons.sh --check || bad=1
+scripts/man.sh --check || bad=1
 
 [ $bad = 0 ] && echo "style: $(echo "$sources" | wc -w) files hold the gates"
 exit $bad

@@ -2,13 +2,18 @@
 #
 # man.awk: the pages of scripts/man.sh, which sets date and folder and passes the headers in order.
 # All headers are read first: declarations into calls, structs and enums into types. Then a page is
-# written for each call.
+# written for each header, from the comment that opens it, and for each call.
 #
 # What it relies on, and clang-format keeps: comments of declarations, PKV_API and types begin in
 # the first column; a type ends with a line that begins with "}" or on the line where it began; a
 # call ends with ";".
 
-FNR == 1 { header = FILENAME; sub(/^include\//, "", header); num_lines = 0 }
+FNR == 1 {
+    header = FILENAME
+    sub(/^include\//, "", header)
+    headers[++num_headers] = header
+    num_lines = 0
+}
 /^#define PKV_VERSION_/ { version = version (version == "" ? "" : ".") $3 }
 
 # A comment, with what the declaration below it needs of it: its lines without their marks.
@@ -19,8 +24,11 @@ in_comment {
     sub(/^ \*\/$/, "", text)
     sub(/^ \* ?/, "", text)
     sub(/ *\*\/ *$/, "", text)
-    lines[++num_lines] = text
-    if (/\*\/ *$/) in_comment = 0
+    if (text != "" || !/\*\/ *$/) lines[++num_lines] = text
+    if (/\*\/ *$/) {
+        in_comment = 0
+        if (!(header in num_opening)) keep_opening()
+    }
     next
 }
 /^$/ { num_lines = 0 }
@@ -60,7 +68,17 @@ in_type {
 }
 
 END {
+    for (h = 1; h <= num_headers; h++) write_overview(h)
     for (c = 1; c <= num_calls; c++) write_page(c)
+}
+
+# The comment that opens a header, without the licence and without "pagedkv/NAME.h: ".
+function keep_opening(   i, from) {
+    from = 1
+    while (lines[from] !~ /^pagedkv\//) from++
+    sub(/^[^ ]+ /, "", lines[from])
+    for (i = from; i <= num_lines; i++) opening[header, i - from + 1] = lines[i]
+    num_opening[header] = num_lines - from + 1
 }
 
 # The comment as it is shown above a definition: as a comment.
@@ -128,15 +146,65 @@ function put(s) { print s > file }
 
 # ---- pages
 
-function write_page(c) {
-    file = folder "/" names[c] ".3"
-    put(".\\\" Written by scripts/man.sh from include/" homes[c] "; do not edit.")
+function begin_page(name, home, about) {
+    file = folder "/" name ".3"
+    put(".\\\" Written by scripts/man.sh from include/" home "; do not edit.")
     put(".Dd " date)
-    put(".Dt " toupper(names[c]) " 3")
+    put(".Dt " toupper(name) " 3")
     put(".Os pagedkv " version)
     put(".Sh NAME")
-    put(".Nm " names[c])
-    put(".Nd " description(docs[c, 1], docs[c, 2]))
+    put(".Nm " name)
+    put(".Nd " about)
+}
+
+# The page of a header: pagedkv for base.h, whose opening holds for all, else pagedkv_NAME.
+function overview_of(home) {
+    if (home == "pagedkv/base.h") return "pagedkv"
+    sub(/^pagedkv\//, "pagedkv_", home)
+    sub(/\.h$/, "", home)
+    return home
+}
+
+# What is indented in an opening is a drawing, a list or an example: it stays as it is.
+function write_overview(h,   home, i, s, c, paragraph, block) {
+    home = headers[h]
+    s = description(opening[home, 1], opening[home, 2])
+    if (home == "pagedkv/base.h") s = "what holds for every call of the library"
+    begin_page(overview_of(home), home, s)
+    put(".Sh SYNOPSIS")
+    put(".In " home)
+    put(".Sh DESCRIPTION")
+    num_paragraphs = 0
+    paragraph = block = ""
+    for (i = 1; i <= num_opening[home] + 1; i++) {
+        s = opening[home, i]
+        if (s ~ /^  / || (block != "" && s == "" && opening[home, i + 1] ~ /^  /)) {
+            if (paragraph != "") put_paragraph(paragraph)
+            paragraph = ""
+            block = block substr(s, 3) "\n"
+            continue
+        }
+        if (block != "") put_literal(block)
+        block = ""
+        if (i == 1) s = toupper(substr(s, 1, 1)) substr(s, 2)
+        if (s != "") paragraph = paragraph (paragraph == "" ? "" : " ") s
+        else if (paragraph != "") { put_paragraph(paragraph); paragraph = "" }
+    }
+    put(".Sh CALLS")
+    put(".Bl -tag -width Ds")
+    for (c = 1; c <= num_calls; c++) if (homes[c] == home) {
+        put(".It Xr " names[c] " 3")
+        put(description(docs[c, 1], docs[c, 2]))
+    }
+    put(".El")
+    num_listed = 0
+    for (i = 1; i <= num_headers; i++) if (i != h) listed[++num_listed] = overview_of(headers[i])
+    write_list()
+    close(file)
+}
+
+function write_page(c) {
+    begin_page(names[c], homes[c], description(docs[c, 1], docs[c, 2]))
     write_synopsis(c)
     write_description(c)
     write_types(c)
@@ -149,6 +217,7 @@ function description(first, second,   s) {
     s = first " " second
     sub(/(\. |[:,;]|\.$).*/, "", s)
     sub(/\.$/, "", s)
+    sub(/ \([^)]*$/, "", s)
     if (s !~ /^[A-Z][A-Z]/) s = tolower(substr(s, 1, 1)) substr(s, 2)
     return plain(s)
 }
@@ -187,6 +256,7 @@ function put_argument(s) {
 # threads and cost ends the description.
 function write_description(c,   i, s, is_literal, paragraph, answers, rest, block) {
     put(".Sh DESCRIPTION")
+    num_paragraphs = 0
     paragraph = answers = block = ""
     for (i = 1; i <= num_docs[c] + 1; i++) {
         s = i <= num_docs[c] ? docs[c, i] : ""
@@ -286,15 +356,21 @@ function lists_in(s,   m, all) {
     return all == "" ? "" : all "\n"
 }
 
-function write_see_also(c,   i, j, n, other, list) {
-    n = 0
-    for (i = 1; i <= num_calls; i++) if (i != c && homes[i] == homes[c]) list[++n] = names[i]
-    for (i = 2; i <= n; i++) {
-        other = list[i]
-        for (j = i - 1; j >= 1 && list[j] > other; j--) list[j + 1] = list[j]
-        list[j + 1] = other
+# The overview of the library and of the call's header, and the header's other calls.
+function write_see_also(c,   i) {
+    num_listed = 0
+    listed[++num_listed] = "pagedkv"
+    if (overview_of(homes[c]) != "pagedkv") listed[++num_listed] = overview_of(homes[c])
+    for (i = 1; i <= num_calls; i++)
+        if (i != c && homes[i] == homes[c]) listed[++num_listed] = names[i]
+    write_list()
+}
+function write_list(   i, j, other) {
+    for (i = 2; i <= num_listed; i++) {
+        other = listed[i]
+        for (j = i - 1; j >= 1 && listed[j] > other; j--) listed[j + 1] = listed[j]
+        listed[j + 1] = other
     }
-    if (n == 0) return
     put(".Sh SEE ALSO")
-    for (i = 1; i <= n; i++) put(".Xr " list[i] " 3" (i < n ? " ," : ""))
+    for (i = 1; i <= num_listed; i++) put(".Xr " listed[i] " 3" (i < num_listed ? " ," : ""))
 }

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# man.sh [--check]: writes docs/man/*.3 from the public headers, one page for each call.
+# man.sh [--check]: writes docs/man/*.3 from the public headers: a page for each call, and for
+# each header one with the comment that opens it and its calls. That of base.h is pagedkv(3).
 #
 #   NAME            the first sentence of the comment above the declaration
 #   SYNOPSIS        include line and prototype
@@ -9,14 +10,15 @@
 #   TYPES           structs and enums that the call takes, with their comments. What those contain
 #                   in turn is shown on the first page that needs it, and referred to on others
 #   RETURN VALUES   the paragraph that begins with "Returns"
-#   SEE ALSO        the header's other calls
+#   SEE ALSO        pagedkv(3), the page of the header, the header's other calls
 #
 # With --check it writes nothing, says which pages are stale, missing or of a call that is gone, has
 # mandoc check them where it is installed, and exits 1 for each of these.
 set -eu
 cd "$(dirname "$0")/.."
 
-# Of the last change of the interface.
+# Of the last change of the interface, by hand: a date of the file or of the commit would make all
+# pages stale with each change.
 date='November 30, 2026'
 # In the order in which they build on each other: what a type contains is described first.
 headers='base alloc pages slots attn contract cache step prefix metrics'
@@ -48,6 +50,8 @@ fi
 rm -f "$work.diff"
 count=$(find "$pages" -name '*.3' | wc -l)
 if command -v mandoc >/dev/null; then
+    # Lines of level STYLE are hidden: they say that pages which are not installed yet are not
+    # found, and that .Os names no operating system.
     mandoc -T lint -W warning "$pages"/*.3
     echo "man: $count pages follow the headers, mandoc has no warning"
 else

@@ -92,8 +92,8 @@ void server_write(struct server *server, pkv_seq seq, const int32_t *tokens, int
 {
     while (from < n) {
         const int32_t rest = n - from;
-        const int32_t most = server->config.max_step_tokens;
-        const int32_t q_len = rest < most ? rest : most;
+        const int32_t limit = server->config.max_step_tokens;
+        const int32_t q_len = rest < limit ? rest : limit;
         server_step(server, &seq, &q_len, tokens + from, 1);
         from += q_len;
     }

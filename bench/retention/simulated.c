@@ -205,10 +205,10 @@ static bool has(const struct simulation *sim, const struct request *request, int
 /* Blocks of the hit; *furthest: where some group could have gone on. */
 static int32_t match(const struct simulation *sim, const struct request *request, int32_t *furthest)
 {
-    const int32_t most = (request->num_prompt - 1) / TRACE_BLOCK;
+    const int32_t max_count = (request->num_prompt - 1) / TRACE_BLOCK;
     int32_t hit = 0;
     *furthest = 0;
-    for (int32_t count = 1; count <= most; count++) {
+    for (int32_t count = 1; count <= max_count; count++) {
         if (!sim->nodes[request->nodes[count - 1]].is_known) {
             break;
         }

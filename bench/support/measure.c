@@ -71,11 +71,11 @@ double samples_min(const struct samples *samples)
 
 double samples_max(const struct samples *samples)
 {
-    double most = samples->count > 0 ? samples->values[0] : 0;
+    double largest = samples->count > 0 ? samples->values[0] : 0;
     for (int i = 1; i < samples->count; i++) {
-        most = samples->values[i] > most ? samples->values[i] : most;
+        largest = samples->values[i] > largest ? samples->values[i] : largest;
     }
-    return most;
+    return largest;
 }
 
 void measure_fail(const char *format, ...)

@@ -295,8 +295,8 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_attention_over_cache(pkv_workspace *wo
 
 typedef struct pkv_plan pkv_plan;
 
-/* Makes an empty plan. It borrows the workspace, which must outlive it, and can be filled again for
- * every step.
+/* Makes an empty plan. It refers to the workspace, which must outlive it, and can be filled again
+ * for every step.
  *
  * Returns PKV_OK and the plan in *plan, which the caller destroys; PKV_NO_MEMORY. O(1). */
 PKV_API PKV_NODISCARD enum pkv_status pkv_plan_create(pkv_workspace *workspace, pkv_plan **plan);

@@ -140,14 +140,13 @@ struct pkv_cache_config {
     /* Security: the same with zeros. Excludes poison_freed. */
     bool zero_freed;
 
-    /* Whether full blocks of committed tokens stay cached for later prompts, as described above.
-     * Every group must then be paged and of one block_size, and there are at most 64 groups. If
-     * false, the fields below are ignored except watermark_blocks. */
+    /* Whether full blocks of committed tokens stay cached for later prompts, as the opening of
+     * cache.h describes. Every group must then be paged and of one block_size, and there are at
+     * most 64 groups. If false, the fields below are ignored except watermark_blocks. */
     bool prefix_cache;
-    /* Nodes of the prefix index. A node stands for one full block of tokens behind one particular
-     * beginning of a prompt, and names the block that holds it in each group; so the number bounds
-     * how many different blocks of text can be found. 0 = twice the blocks of all groups together.
-     * A number below those blocks is PKV_INVALID_ARGUMENT. Windows are the reason for more nodes
+    /* Nodes of the prefix index. A node is one full block of tokens after one prefix; this bounds
+     * how many blocks can be indexed. 0 = twice the blocks of all groups together. A
+     * number below those blocks is PKV_INVALID_ARGUMENT. Windows are the reason for more nodes
      * than blocks: a node whose block has left the window is needed as long as later blocks are
      * cached. */
     int32_t num_index_nodes;
@@ -160,8 +159,8 @@ struct pkv_cache_config {
     int32_t watermark_blocks;
     /* Blocks of each group that pins may hold, and pins at once, in [0, 2^24]; 0 = none. */
     int32_t max_pinned_blocks;
-    /* Capacity of the event ring (pkv_events_drain): it keeps the newest so many events until they
-     * are drained, and counts those that it overwrites. 0 = no events. */
+    /* Capacity of the event ring (pkv_events_drain): it holds the newest num_events events until
+     * they are drained, and counts those that it overwrites. 0 = no events. */
     int32_t num_events;
     /* fingerprint [fingerprint_bytes]: whatever else decides what cached keys mean, such as model,
      * weights and quantisation. It enters every block key. NULL with 0 bytes = nothing. */

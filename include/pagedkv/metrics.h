@@ -231,8 +231,8 @@ struct pkv_event {
 /* Takes the oldest events out of the ring of config.num_events.
  *
  * events [max_events] receives them in order, max_events >= 0; *count is how many. *num_lost (may
- * be NULL) is how many were overwritten since the last drain that asked: after a loss, learn the
- * whole again from pkv_cache_visit.
+ * be NULL) is how many were overwritten since the last call with num_lost set: after a loss,
+ * learn the whole again from pkv_cache_visit.
  *
  * Returns PKV_OK, also for no events; PKV_INVALID_ARGUMENT; PKV_UNSUPPORTED for a cache without
  * events (num_events 0, or no prefix cache). O(max_events). */

@@ -2,9 +2,8 @@
  *
  * pagedkv/prefix.h: control over the prefix cache of a managed cache: pins that keep a prefix from
  * eviction, quotas and flushes by namespace field, and the keys by which blocks are known outside
- * (struct pkv_block_key, base.h).
- * Adoption of cached prefixes itself is part of pkv_seq_admit (cache.h), publication part of
- * pkv_step_commit (step.h).
+ * (struct pkv_block_key, base.h). Adoption of cached prefixes itself is part of pkv_seq_admit
+ * (cache.h), publication part of pkv_step_commit (step.h).
  *
  *     field = {.tag = TENANT, .bytes = "acme", .length = 4}
  *     pkv_namespace_quota(cache, &field, 4096)                     acme holds at most 4096 blocks
@@ -12,7 +11,7 @@
  *     pkv_prefix_refresh(cache, pin, ttl_ns, now_ns)               it was used: keep it longer
  *     pkv_prefix_unpin(cache, pin)
  *     pkv_namespace_flush(cache, &field, &report)                  acme's cached text is gone
- *     pkv_cache_reset(cache, false, &report)                       new weights: everything is
+ *     pkv_cache_reset(cache, false, &report)                       new weights: nothing is kept
  *
  * Time. Pins end by a clock that the caller brings: now_ns of pkv_batch and of the calls here, in
  * nanoseconds from any origin. Nothing ends between such calls.

@@ -33,7 +33,8 @@ struct block_pool_queue {
     int32_t length;
 };
 
-/* Laid open for the tests of pkv_pool_check, which must break it; other modules use the calls. */
+/* In this header for the tests of pkv_pool_check, which must break it; other modules use the
+ * calls. */
 struct pkv_pool {
     struct pkv_hooks hooks;
     struct block_pool_record *records; /* [num_blocks] */

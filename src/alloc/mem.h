@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * mem.h: the one door to jemalloc and to the page provider.
+ * mem.h: the only file that uses jemalloc and the provider of pages.
  *
  * A struct mem is one cache's memory. The hooks that it routes to itself (`routed`) are complete,
  * and every module of the cache is given those, so that each byte is counted:

@@ -19,7 +19,7 @@ struct gqa_row *gqa_plan_rows(pkv_workspace *workspace, pkv_plan *plan, int32_t 
 enum pkv_status gqa_plan_split(pkv_workspace *workspace, pkv_plan *plan,
                                const struct gqa_shape *shape);
 
-/* Keys that one layer by this plan reads: once for each block of queries and KV head, and once for
+/* Keys that one layer by this plan reads: once for each chunk of queries and KV head, and once for
  * all rows that share them. */
 int64_t gqa_plan_read_keys(const pkv_plan *plan);
 

@@ -6,7 +6,7 @@
  *   cell of key j                    j % block_size of block table[j / block_size]
  *   new keys                         [past, kv_len), or all of them (gqa_shape's all_new)
  *
- * The caller of gqa_plan_rows fills rows and vouches for them: table entries lie inside the cache
+ * The caller of gqa_plan_rows fills rows and has checked them: table entries lie inside the cache
  * wherever a key is read or written. */
 #ifndef PKV_ATTN_GQA_ROW_H
 #define PKV_ATTN_GQA_ROW_H

@@ -45,7 +45,7 @@ bool helpers_create(const struct pkv_hooks *hooks, int max_count, helper_functio
 void helpers_destroy(const struct pkv_hooks *hooks, struct helpers *helpers, bool is_owner);
 
 /* Starts threads until `count`, at most max_count, run. When the system has no more, the hooks are
- * told once, and those that run have to do. */
+ * told once, and those that run do all the work. */
 void helpers_start(const struct pkv_hooks *hooks, struct helpers *helpers, int count);
 
 /* Has the first `count` of those that run look for work. The caller wakes two, and these others: to

@@ -22,7 +22,7 @@ void partial_save(const struct run *run, int32_t partial, int32_t head, size_t r
 /* The span's state into the total. */
 void partial_merge_span(const struct scratch *s, size_t rows);
 
-/* A merge task: all partial results of a block of queries, for one KV head, and its output. */
+/* A merge task: all partial results of a chunk of queries, for one KV head, and its output. */
 void partial_merge(const struct run *run, const struct plan_merge *merge, int32_t head,
                    float *memory);
 

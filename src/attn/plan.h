@@ -8,7 +8,7 @@
  *   spans [span0, span1), or the one query of each of several rows against a span that they share.
  *   A task that covers all spans of its queries writes the output. Any other leaves one partial
  *   result per visible span and KV head, numbered from `partial` on, and a merge combines those of
- *   one block of queries in ascending order of spans.
+ *   one chunk of queries in ascending order of spans.
  *
  * num_* count what is in force in the buffers, which keep their size from step to step. */
 #ifndef PKV_ATTN_PLAN_H

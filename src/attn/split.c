@@ -89,7 +89,7 @@ static bool split_into_partials(pkv_plan *plan, const struct visible *seen, stru
     return true;
 }
 
-/* One block of queries, in one task (times heads) when it costs less than the limit and shares no
+/* One chunk of queries, in one task (times heads) when it costs less than the limit and shares no
  * span with other rows. */
 static bool split_block(pkv_plan *plan, int32_t row_idx, int32_t q0)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * states.c: the operator's sisters that work on finished results: merging two of them, and adding a
- * sink. Each widens a piece of a head, works in f32 and rounds once. */
+ * states.c: the calls beside the operator that work on finished results: merging two of them, and
+ * adding a sink. Each widens a piece of a head, works in f32 and rounds once. */
 #include <math.h>
 #include <string.h>
 

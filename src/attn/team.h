@@ -18,7 +18,8 @@
 typedef void team_function(const void *context, int32_t task, int worker);
 
 /* What is left of a worker's range, [next, end); any worker may take from it. The upper half of
- * `next` is the number of the phase, so that nothing is taken by who looks for an earlier one. */
+ * `next` is the number of the phase, so that a worker which still looks for tasks of an earlier
+ * phase takes none. */
 struct team_range {
     _Alignas(HOOKS_CACHE_LINE) _Atomic uint64_t next;
     _Atomic int32_t end;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * waiter.h: one thread waits for what another one does: for some microseconds awake, since most
- * waits are short, and then asleep, so that a processor which others want is theirs. */
+ * waiter.h: one thread waits for what another one does: awake for some microseconds, since most
+ * waits are short, then asleep, so that other threads can have its processor. */
 #ifndef PKV_ATTN_WAITER_H
 #define PKV_ATTN_WAITER_H
 

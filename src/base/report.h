@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * report.h: what the checkers (pkv_pool_check and its sisters) use to tell of broken invariants:
+ * report.h: what the checkers (pkv_pool_check and the like) use to tell of broken invariants:
  *
  *     struct report report = {&pool->hooks, "block pool", 0};
  *     report_expect(&report, count >= 0, "a reference count is negative (block %d)", id);

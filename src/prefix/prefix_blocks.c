@@ -28,8 +28,8 @@ static void requeue(struct prefix_index *index, int32_t group, int32_t block)
     block_pool_move(index->pools[group], block, prefix_blocks_class(index, group, block));
 }
 
-/* Parts a block from its node, which then may be freed. */
-static void part(struct prefix_index *index, int32_t group, int32_t block)
+/* Unlinks a block from its node, which then may be freed. */
+static void unlink_block(struct prefix_index *index, int32_t group, int32_t block)
 {
     const int32_t at = index->block_nodes[group][block] - 1;
     struct prefix_node *node = &index->nodes.nodes[at];
@@ -44,10 +44,10 @@ static void part(struct prefix_index *index, int32_t group, int32_t block)
 }
 
 /* The same, and a free block changes its class. True when it was free. */
-static bool part_and_reclass(struct prefix_index *index, int32_t group, int32_t block)
+static bool unlink_and_reclass(struct prefix_index *index, int32_t group, int32_t block)
 {
     const bool is_free = block_pool_class(index->pools[group], block) != BLOCK_POOL_NONE;
-    part(index, group, block);
+    unlink_block(index, group, block);
     if (is_free) {
         block_pool_move(index->pools[group], block, PREFIX_CLASS_UNINDEXED);
     }
@@ -129,7 +129,7 @@ int32_t prefix_index_take(struct prefix_index *index, int32_t group)
     if (block != PREFIX_NONE && index->block_nodes[group][block] != 0) {
         const struct prefix_ref node = prefix_index_node_of(index, group, block);
         index->num_evictions += prefix_node_is_live(&index->nodes, node); /* else it was flushed */
-        part(index, group, block);
+        unlink_block(index, group, block);
     }
     return block;
 }
@@ -159,7 +159,7 @@ void prefix_index_reuse(struct prefix_index *index, int32_t group, int32_t block
 void prefix_index_detach(struct prefix_index *index, int32_t group, int32_t block)
 {
     if (index->block_nodes[group][block] != 0) {
-        (void)part_and_reclass(index, group, block);
+        (void)unlink_and_reclass(index, group, block);
     }
 }
 
@@ -170,7 +170,7 @@ void prefix_blocks_detach_all(struct prefix_index *index, int32_t node, struct p
         if (blocks[group] == PREFIX_NONE) {
             continue;
         }
-        if (part_and_reclass(index, group, blocks[group])) {
+        if (unlink_and_reclass(index, group, blocks[group])) {
             swept->freed++;
         } else {
             swept->held++;

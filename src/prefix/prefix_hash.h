@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * prefix_hash.h: the one door to xxHash. Keys are XXH3-128 without a seed, so that the same content
- * has the same key in every process, file and tier. XXH3 is no cryptographic hash: code that finds
- * something by its key must compare the content. */
+ * prefix_hash.h: the only file that uses xxHash. Keys are XXH3-128 without a seed, so that the same
+ * content has the same key in every process, file and tier. XXH3 is no cryptographic hash: code
+ * that finds something by its key must compare the content. */
 #ifndef PKV_PREFIX_HASH_H
 #define PKV_PREFIX_HASH_H
 

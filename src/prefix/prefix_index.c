@@ -146,7 +146,7 @@ enum pkv_status prefix_index_size(const struct prefix_config *config, const int3
     return status;
 }
 
-/* How many blocks before its end a cached run needs in each group. */
+/* How many blocks before its end a cached prefix needs in each group. */
 static void set_windows(struct prefix_index *index, const int64_t *windows)
 {
     const int64_t block_size = index->nodes.block_size;

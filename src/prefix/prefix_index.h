@@ -27,8 +27,8 @@
  *   prefix_check.h    the checker, and the invariants that it counts
  *
  * All memory is taken at create: small tables by hooks, node arrays by mem_map, touched as nodes
- * are first used. Callers are trusted. Not thread-safe: the cache's
- * mutex is held. Costs are O(1) a block unless a declaration says otherwise. */
+ * are first used. Callers are trusted. Not thread-safe: the cache's mutex is held. Costs are O(1)
+ * a block unless a declaration says otherwise. */
 #ifndef PKV_PREFIX_INDEX_H
 #define PKV_PREFIX_INDEX_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * admission.h: what admission and the probe both decide: which cached run a request adopts, what it
- * then takes of each group, and whether that fits. Deciding changes nothing but scratch of the
+ * admission.h: what admission and the probe both decide: which cached prefix a request adopts, what
+ * it then takes of each group, and whether that fits. Deciding changes nothing but scratch of the
  * cache, so the probe ends here and admission goes on to take what was decided.
  *
  *   blocks to take off the free ones = num_new + num_revived
@@ -31,7 +31,7 @@ struct admission_demand {
 };
 
 struct admission_decision {
-    int32_t num_adopted; /* leading blocks of the cached run, mapped or behind a window */
+    int32_t num_adopted; /* leading blocks of the cached prefix, mapped or behind a window */
     int64_t num_blocks;  /* promised in all groups together */
 };
 

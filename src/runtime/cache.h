@@ -24,7 +24,7 @@
  *   cache           this file
  *
  *   namespace       the namespaces that a sequence joins
- *   match           the cached run that a prompt begins with
+ *   match           the cached prefix that a prompt begins with
  *   publish         full blocks enter the index; a matched run is adopted; cut and fork
  *   quota           how many blocks the sequences of a namespace hold
  *   seq_options     a caller's options of a sequence

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * match.h: the cached run that a prompt begins with. Without the prefix cache nothing is ever
+ * match.h: the cached prefix that a prompt begins with. Without the prefix cache nothing is ever
  * found. The mutex is held. O(tokens of the prompt). */
 #ifndef PKV_RUNTIME_MATCH_H
 #define PKV_RUNTIME_MATCH_H

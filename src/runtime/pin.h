@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * pin.h: the records of pins: cached runs that are held so that they are not evicted. A pin records
- * the last node of its run and what its holder would see of it; both say which blocks it holds, so
- * it needs no list. The mutex is held. */
+ * pin.h: the records of pins: cached prefixes that are held so that they are not evicted. A pin
+ * records the last node of its run and what its holder would see of it; both say which blocks it
+ * holds, so it needs no list. The mutex is held. */
 #ifndef PKV_RUNTIME_PIN_H
 #define PKV_RUNTIME_PIN_H
 

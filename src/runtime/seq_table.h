@@ -71,8 +71,8 @@ void seq_table_withdraw(struct seq_table_set *tables, int32_t seq);
  * as it is. O(1). */
 int32_t seq_table_num_spare(const struct seq_table_set *tables);
 
-/* A table that has adopted the first num_blocks blocks of a cached run, for a sequence that may go
- * back max_rewind tokens: those below kept_end and from hole_end on. */
+/* A table that has adopted the first num_blocks blocks of a cached prefix, for a sequence that may
+ * go back max_rewind tokens: those below kept_end and from hole_end on. */
 struct seq_table seq_table_adopted(const struct seq_table_set *tables, int32_t kept_prefix,
                                    int32_t num_blocks, int32_t max_rewind);
 

@@ -45,7 +45,7 @@ static enum pkv_status decide_quota(const pkv_cache *cache, int32_t row,
     return quota_judge(PKV_OK, &quota, row, total, num_new, shortage);
 }
 
-/* Adds what a decided row takes to what is planned and charged; sign -1 takes it back. */
+/* Adds what a decided row takes to what is planned and charged; sign -1 undoes it. */
 static void plan_row(pkv_cache *cache, int32_t row, int32_t sign)
 {
     for (int32_t g = 0; g < cache->config.num_groups; g++) {

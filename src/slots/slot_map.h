@@ -19,7 +19,8 @@ struct slot_map_record {
     int32_t length;
 };
 
-/* Laid open for the tests of pkv_slots_check, which must break it; other modules use the calls. */
+/* In this header for the tests of pkv_slots_check, which must break it; other modules use the
+ * calls. */
 struct pkv_slots {
     struct pkv_hooks hooks;
     pkv_pool *pool;

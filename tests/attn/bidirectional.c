@@ -105,7 +105,7 @@ static void a_key_behind_a_range_is_not_read_inside(void)
     pkv_workspace_destroy(workspace);
 }
 
-/* Long rows, whose ranges lie across tiles, spans of keys and blocks of queries. */
+/* Long rows, whose ranges lie across tiles, spans of keys and chunks of queries. */
 static struct case_spec images(int variant)
 {
     struct case_spec spec = case_plain(test_seed() + (uint64_t)variant);
@@ -247,7 +247,7 @@ static void a_plan_counts_the_keys_of_a_range(void)
     for (int with_range = 0; with_range < 2; with_range++) {
         struct gqa_case *c = gqa_case_make(&spec);
         ASSERT_STATUS(PKV_OK, pkv_gqa_plan(workspace, &c->args, plan));
-        int64_t keys = 0; /* once for each block of queries */
+        int64_t keys = 0; /* once for each chunk of queries */
         for (int32_t end = TASK_QUERIES; end <= LENGTH; end += TASK_QUERIES) {
             keys += with_range ? LENGTH : end;
         }

@@ -659,7 +659,7 @@ static void output_that_runs_into_the_next_row_of_q_refuses(void)
     pkv_workspace_destroy(workspace);
 }
 
-/* The sister calls */
+/* The calls beside it */
 
 static void append_refuses_queries_and_missing_keys(void)
 {

@@ -10,7 +10,7 @@
 
 #define NUM_WORKERS 3
 
-/* Rows that are split, rows of several blocks of queries, and appends that come first. */
+/* Rows that are split, rows of several chunks of queries, and appends that come first. */
 static struct case_spec spec_of(int variant)
 {
     struct case_spec spec = case_plain(test_seed() + (uint64_t)variant);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The sisters of the operator that work on finished rows: the norm of heads, merging of partial
+ * The calls beside the operator that work on finished rows: the norm of heads, merging of partial
  * results, and the sink that is added once. Against double arithmetic, in place and apart, and in
  * the cascade that they are for; what they refuse is in states_refuse.c. With u = 2^-24, the
  * bounds are

@@ -128,7 +128,7 @@ static void scratch_that_a_size_cannot_count_is_no_memory(void)
     pkv_workspace_destroy(workspace);
 }
 
-/* The row's last block of queries ends where an int32_t does. The plan is longer than the memory
+/* The row's last chunk of queries ends where an int32_t does. The plan is longer than the memory
  * that there is for it. */
 static void row_of_as_many_queries_as_an_int32_counts_ends(void)
 {

@@ -158,7 +158,7 @@ static void put(struct model *model, int32_t group, int32_t block, int32_t queue
     model->blocks[group][block].time = queue > 1 ? model->clocks[group]++ : model->now++;
 }
 
-static void part(struct model *model, int32_t group, int32_t block)
+static void unlink_block(struct model *model, int32_t group, int32_t block)
 {
     struct model_block *parted = &model->blocks[group][block];
     model->nodes[parted->node].blocks[group] = -1;
@@ -289,7 +289,7 @@ static void take_apart(struct model *model, const struct model_node *node,
         if (block >= 0) {
             swept->freed += model->blocks[group][block].count == 0;
             swept->held += model->blocks[group][block].count > 0;
-            part(model, group, block);
+            unlink_block(model, group, block);
         }
     }
 }
@@ -411,7 +411,7 @@ static void touch_block(struct model *model)
         drop(model, group, at, pick(model, 3) == 0);
     } else if (block->node >= 0 && pick(model, 3) == 0) {
         prefix_index_detach(model->fixture.index, group, at);
-        part(model, group, at);
+        unlink_block(model, group, at);
     } else if (block->node >= 0) {
         block_pool_hold(model->fixture.pools[group], at);
         block->count++;

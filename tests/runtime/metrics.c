@@ -11,7 +11,7 @@
 #include "reuse_case.h"
 
 #define SPAN 512      /* keys that rows share as a whole or not at all */
-#define QUERY_ROWS 64 /* heads x tokens of a block of queries, at most, per KV head */
+#define QUERY_ROWS 64 /* heads x tokens of a chunk of queries, at most, per KV head */
 
 static struct case_seq seqs[CASE_MAX_ROWS];
 static struct prefix_seq a, b;
@@ -261,8 +261,8 @@ static void less_than_a_span_is_read_by_each(void)
     case_close(&c);
 }
 
-/* A unit takes QUERY_ROWS / 16 = 4 rows of 16 heads: six rows read a shared span twice. */
-static void more_rows_than_a_unit_takes_read_once_a_unit(void)
+/* A task takes QUERY_ROWS / 16 = 4 rows of 16 heads: six rows read a shared span twice. */
+static void more_rows_than_a_task_takes_read_once_a_task(void)
 {
     for (int t = 0; t < NUM_THREADS; t++) {
         struct runtime_case c;
@@ -554,7 +554,7 @@ static void the_text_has_both(void)
     (void)age_of(&c, 2);
     const double age = counter_in_text(&c, "pagedkv_evicted_age_seconds_total");
     CU_ASSERT(fabs(age - 2.5) <= 2.5 * 0x1p-51); /* two roundings: of 1e-9 and of the product */
-    /* Steps of 12, of 5 * 4, then of 8 tokens past 20: each one block of queries. */
+    /* Steps of 12, of 5 * 4, then of 8 tokens past 20: each one chunk of queries. */
     CU_ASSERT_EQUAL(counter_in_text(&c, "pagedkv_attention_read_bytes_total"), (12 + 20 + 28) * 16);
     close_full(&c);
 }
@@ -570,7 +570,7 @@ static const struct test_case cases[] = {
     TEST(a_wide_group_reads_once_a_query),
     TEST(keys_that_rows_share_are_read_once_a_span),
     TEST(less_than_a_span_is_read_by_each),
-    TEST(more_rows_than_a_unit_takes_read_once_a_unit),
+    TEST(more_rows_than_a_task_takes_read_once_a_task),
     TEST(rows_of_continuous_storage_count_alike),
     TEST(steps_count_the_layers_that_were_attended),
     TEST(a_step_without_tokens_reads_nothing),

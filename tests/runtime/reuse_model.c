@@ -360,10 +360,10 @@ static void do_pin(struct model *m)
     } else if (seq->options.size != 0) {
         const int32_t n = below(m, MAX_LENGTH);
         const struct pkv_prompt prompt = prefix_prompt(seq, n);
-        const int32_t most = reference_hit(m, seq, n + 1);
+        const int32_t longest = reference_hit(m, seq, n + 1);
         const enum pkv_status status = pkv_prefix_pin(m->c.cache, &seq->options, &prompt,
                                                       (uint64_t)below(m, 20), 0, pin, &num_pinned);
-        CU_ASSERT(status == PKV_NO_BLOCKS || (status == PKV_OK && num_pinned <= most));
+        CU_ASSERT(status == PKV_NO_BLOCKS || (status == PKV_OK && num_pinned <= longest));
         note(m, (uint64_t)num_pinned);
     }
 }

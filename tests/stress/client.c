@@ -168,8 +168,8 @@ static void cut(struct client *client)
         return;
     }
     const bool is_open = request->state == REQUEST_OPEN;
-    const int32_t most = random_between(&client->random, 0, 1) == 0 ? 4 : request->length;
-    int32_t length = request->length - random_between(&client->random, 0, most);
+    const int32_t max_cut = random_between(&client->random, 0, 1) == 0 ? 4 : request->length;
+    int32_t length = request->length - random_between(&client->random, 0, max_cut);
     length = length < 0 ? 0 : length;
     if (request->state != REQUEST_RACING) {
         const bool must = length == 0 || length >= request->high - request->max_rewind;

@@ -29,8 +29,8 @@ static void add_row(struct stepper *stepper, struct open_step *step, struct requ
 {
     uint64_t tags[MAX_LENGTH];
     const int32_t room = MAX_LENGTH - request->length;
-    const int32_t most = random_between(&stepper->random, 0, 2) > 0 ? 3 : MAX_CHUNK;
-    const int32_t q_len = random_between(&stepper->random, 1, room < most ? room : most);
+    const int32_t limit = random_between(&stepper->random, 0, 2) > 0 ? 3 : MAX_CHUNK;
+    const int32_t q_len = random_between(&stepper->random, 1, room < limit ? room : limit);
     const int32_t i = step->num_rows++;
     step->rows[i] = (struct row){request, request->length, q_len, step->num_tokens};
     step->seqs[i] = request->seq;
@@ -163,9 +163,9 @@ static void finish(struct stepper *stepper, struct open_step *step, bool is_kept
 {
     struct world *world = stepper->world;
     for (int32_t i = 0; i < step->num_rows; i++) {
-        const int32_t most = i < step->num_joined && is_kept ? step->q_lens[i] : 0;
+        const int32_t limit = i < step->num_joined && is_kept ? step->q_lens[i] : 0;
         const bool all = random_between(&stepper->random, 0, 2) > 0;
-        step->keep[i] = all ? most : random_between(&stepper->random, 0, most);
+        step->keep[i] = all ? limit : random_between(&stepper->random, 0, limit);
     }
     if (!step->is_racing) {
         lock_rows(step);
