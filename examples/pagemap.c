@@ -274,7 +274,7 @@ static void wait_a_moment(int32_t milliseconds)
 static bool draw(struct pagemap *map, pkv_cache *cache, const struct serve_stats *serve)
 {
     const bool plain = map->options->plain;
-    struct pkv_stats stats = {0};
+    struct pkv_stats stats = {.size = sizeof stats};
     if (!read_pool(map, cache, &stats)) {
         return false;
     }

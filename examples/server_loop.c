@@ -65,8 +65,9 @@ static void create(struct server *s, int32_t num_blocks)
 /* Adopts what the cache has of the request and is promised blocks for the rest; false = not now. */
 static bool admit(struct server *s, struct request *request)
 {
-    struct pkv_admission admission;
+    struct pkv_admission admission = {.size = sizeof admission};
     struct pkv_shortage *shortage = &request->shortage;
+    shortage->size = sizeof *shortage;
     struct pkv_prompt prompt = {.size = sizeof prompt, .token_ids = request->tokens};
     prompt.num_tokens = request->num_tokens;
     const enum pkv_status status =

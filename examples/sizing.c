@@ -240,7 +240,7 @@ static bool count_sequences(const struct setup *setup, int32_t seq_len, int32_t 
     enum pkv_status status = PKV_OK;
     for (*count = 0; status == PKV_OK && *count < MAX_SEQS; *count += status == PKV_OK) {
         pkv_seq seq;
-        struct pkv_admission admission;
+        struct pkv_admission admission = {.size = sizeof admission};
         status = pkv_seq_create(cache, NULL, &seq);
         if (status == PKV_OK) { /* without a prefix cache no token is looked at */
             status = pkv_seq_admit(cache, seq, &prompt, seq_len, 0, &admission, NULL);
@@ -287,7 +287,7 @@ static bool print_group(const struct setup *setup, int32_t g)
                                                .v_in_k = group->v_in_k,
                                                .k_dtype = group->k_dtype,
                                                .v_dtype = group->v_dtype};
-    struct pkv_page_sizes sizes;
+    struct pkv_page_sizes sizes = {.size = sizeof sizes};
     if (pkv_page_sizes_of(&geometry, &sizes) != PKV_OK) {
         return complain("%s", pkv_last_error());
     }
@@ -302,7 +302,7 @@ static bool print_group(const struct setup *setup, int32_t g)
 
 static bool report(const struct options *o, struct setup *setup)
 {
-    struct pkv_cache_sizes sizes;
+    struct pkv_cache_sizes sizes = {.size = sizeof sizes};
     int32_t count = 0;
     if (!count_sequences(setup, o->seq_len, &count)) {
         return false;

@@ -32,7 +32,7 @@ struct bench {
 static void take_ceilings(struct bench *bench)
 {
     const struct pkv_hooks hooks = {0};
-    char *memory = mem_map(&hooks, STREAM_BYTES);
+    char *memory = mem_map(&hooks, STREAM_BYTES, PKV_MAP_PAYLOAD);
     struct samples read = {0}, fma = {0};
     if (memory == NULL) {
         measure_fail("no memory for the read stream");
@@ -43,7 +43,7 @@ static void take_ceilings(struct bench *bench)
                     (double)STREAM_BYTES / limits_read(bench->threads, memory, STREAM_BYTES));
         samples_add(&fma, limits_fma(bench->threads));
     }
-    mem_unmap(&hooks, memory, STREAM_BYTES);
+    mem_unmap(&hooks, memory, STREAM_BYTES, PKV_MAP_PAYLOAD);
     bench->highest = (struct ceilings){samples_max(&read), samples_max(&fma)};
     printf("%s\n%d threads, kernels %s, ceilings %s\n", pkv_build_info(), bench->threads,
            pkv_isa_name(bench->isa), limits_vectors());

@@ -56,14 +56,14 @@ static void request(struct server *server, const int32_t *tokens)
 {
     pkv_cache *cache = server->cache;
     const int32_t n = PROMPT + 1;
-    struct pkv_admission admission;
-    struct pkv_probe probe;
-    struct pkv_shortage shortage;
+    struct pkv_admission admission = {.size = sizeof admission};
+    struct pkv_probe probe = {.size = sizeof probe};
+    struct pkv_shortage shortage = {.size = sizeof shortage};
     struct pkv_batch batch = {.size = sizeof batch, .token_ids = tokens, .num_rows = 1};
     const struct pkv_prompt prompt = server_prompt(tokens, n);
     pkv_seq seq, child;
     pkv_step step;
-    CALL("probe, hit of 1024 tokens", pkv_cache_probe(cache, NULL, &prompt, 0, n, &probe));
+    CALL("probe, hit of 1024 tokens", pkv_cache_probe(cache, NULL, &prompt, 0, n, &probe, NULL));
     CALL("create", pkv_seq_create(cache, NULL, &seq));
     CALL("admit, hit of 1024 tokens", pkv_seq_admit(cache, seq, &prompt, 0, n, &admission, NULL));
     batch.seqs = &seq;
@@ -81,14 +81,15 @@ static void administer(struct server *server, const int32_t *tokens)
 {
     pkv_cache *cache = server->cache;
     struct pkv_event events[64];
-    struct pkv_stats stats;
+    struct pkv_stats stats = {.size = sizeof stats};
     const struct pkv_prompt prompt = server_prompt(tokens, PROMPT);
     int64_t seen = 0;
     int32_t count;
     pkv_pin pin;
     CALL("pin, 1024 tokens", pkv_prefix_pin(cache, NULL, &prompt, 0, 0, &pin, &count));
     CALL("unpin, 1024 tokens", pkv_prefix_unpin(cache, pin));
-    CALL("events_drain, 64", pkv_events_drain(cache, events, 64, &count, NULL));
+    CALL("events_drain, 64",
+         pkv_events_drain(cache, events, sizeof(struct pkv_event), 64, &count, NULL));
     CALL("stats", pkv_cache_stats(cache, &stats));
     CALL("metrics_write", pkv_metrics_write(cache, swallow, &seen));
     CALL("visit, 4096 blocks (slices)", pkv_cache_visit(cache, see, &seen, NULL));
@@ -98,7 +99,7 @@ static void administer(struct server *server, const int32_t *tokens)
 static void miss(struct server *server, uint64_t seed)
 {
     int32_t tokens[PROMPT];
-    struct pkv_admission admission;
+    struct pkv_admission admission = {.size = sizeof admission};
     const pkv_seq seq = server_seq(server);
     server_tokens(tokens, PROMPT, seed);
     const struct pkv_prompt prompt = server_prompt(tokens, PROMPT);

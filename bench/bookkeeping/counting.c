@@ -34,18 +34,18 @@ static void give(void *context, void *memory, size_t bytes, size_t alignment)
     free(memory);
 }
 
-static void *map(void *context, size_t bytes, size_t alignment, int node)
+static void *map(void *context, size_t bytes, size_t alignment, int node, enum pkv_map_kind kind)
 {
     (void)node;
     count(context);
     return alignment == MEM_TABLE_ALIGNMENT ? mem_map_table(&no_hooks, bytes)
-                                            : mem_map(&no_hooks, bytes);
+                                            : mem_map(&no_hooks, bytes, kind);
 }
 
-static void unmap(void *context, void *memory, size_t bytes)
+static void unmap(void *context, void *memory, size_t bytes, enum pkv_map_kind kind)
 {
     count(context);
-    mem_unmap(&no_hooks, memory, bytes);
+    mem_unmap(&no_hooks, memory, bytes, kind);
 }
 
 struct pkv_hooks counting_hooks(struct counting *counting)

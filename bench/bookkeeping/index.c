@@ -23,9 +23,10 @@ static double probe(struct server *server, const int32_t *tokens, int32_t num_bl
 {
     const int32_t n = num_blocks * BLOCK_SIZE + 1;
     const struct pkv_prompt prompt = server_prompt(tokens, n);
-    struct pkv_probe answer;
+    struct pkv_probe answer = {.size = sizeof answer};
     const double start = measure_now();
-    const enum pkv_status status = pkv_cache_probe(server->cache, NULL, &prompt, 0, n, &answer);
+    const enum pkv_status status =
+        pkv_cache_probe(server->cache, NULL, &prompt, 0, n, &answer, NULL);
     const double time = measure_now() - start;
     measure_must(status, "pkv_cache_probe");
     if (answer.num_cached != n - 1) {
@@ -68,7 +69,7 @@ static void bench_match(int32_t num_blocks)
 static void bench_memory(void)
 {
     struct server server;
-    struct pkv_stats stats;
+    struct pkv_stats stats = {.size = sizeof stats};
     server_init(&server, 1, BLOCK_SIZE, INDEX_BLOCKS);
     server.config.prefix_cache = true;
     server_open(&server);
@@ -95,7 +96,7 @@ enum { SESSIONS = 4, FIRST = 24, GROWTH = 4, ROUNDS = 8, SESSION_LENGTH = FIRST 
 static int32_t admit(struct server *server, pkv_seq seq, const int32_t *tokens, int32_t n)
 {
     const struct pkv_prompt prompt = server_prompt(tokens, n);
-    struct pkv_admission admission;
+    struct pkv_admission admission = {.size = sizeof admission};
     measure_must(pkv_seq_admit(server->cache, seq, &prompt, 0, n, &admission, NULL),
                  "pkv_seq_admit");
     return admission.num_cached;
@@ -104,7 +105,7 @@ static int32_t admit(struct server *server, pkv_seq seq, const int32_t *tokens, 
 void bench_hit_rate(void)
 {
     struct server server;
-    struct pkv_stats stats;
+    struct pkv_stats stats = {.size = sizeof stats};
     int32_t tokens[SESSIONS][SESSION_LENGTH];
     int32_t least = SESSION_LENGTH;
     server_init(&server, SESSIONS, SESSION_LENGTH + GROWTH, 32);

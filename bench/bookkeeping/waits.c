@@ -29,7 +29,7 @@ static void *ask(void *argument)
             longest = 0;
             atomic_store(&asker->seen, span);
         }
-        struct pkv_group_usage usage;
+        struct pkv_group_usage usage = {.size = sizeof usage};
         const double start = measure_now();
         measure_must(pkv_cache_usage(asker->cache, 0, &usage), "pkv_cache_usage");
         const double time = measure_now() - start;

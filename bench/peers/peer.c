@@ -34,7 +34,7 @@ void peer_path(char path[PEER_MAX_PATH], const char *folder, const char *name)
 
 void *peer_map(size_t bytes)
 {
-    void *memory = mem_map(&no_hooks, bytes);
+    void *memory = mem_map(&no_hooks, bytes, PKV_MAP_PAYLOAD);
     if (memory == NULL) {
         measure_fail("no memory for %zu MiB of a peer's cache", bytes >> 20);
     }
@@ -43,7 +43,7 @@ void *peer_map(size_t bytes)
 
 void peer_unmap(void *memory, size_t bytes)
 {
-    mem_unmap(&no_hooks, memory, bytes);
+    mem_unmap(&no_hooks, memory, bytes, PKV_MAP_PAYLOAD);
 }
 
 void peer_pack(const struct layer *layer, bool values, void *to)

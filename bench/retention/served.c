@@ -58,7 +58,7 @@ static int32_t serve(pkv_cache *cache, const struct request *request)
 {
     const struct pkv_prompt prompt = {
         .size = sizeof prompt, .token_ids = request->tokens, .num_tokens = request->num_prompt};
-    struct pkv_admission admission;
+    struct pkv_admission admission = {.size = sizeof admission};
     pkv_seq seq;
     measure_must(pkv_seq_create(cache, NULL, &seq), "pkv_seq_create");
     measure_must(pkv_seq_admit(cache, seq, &prompt, request->length - request->num_prompt,
@@ -83,7 +83,7 @@ int64_t served_tokens(const struct trace *trace, const struct serving *serving, 
         sum += serve(cache, &trace->requests[i]);
     }
     for (int32_t group = 0; blocks != NULL && group < 2; group++) {
-        struct pkv_group_usage usage;
+        struct pkv_group_usage usage = {.size = sizeof usage};
         measure_must(pkv_cache_usage(cache, group, &usage), "pkv_cache_usage");
         blocks[group] = usage.num_blocks;
     }

@@ -193,7 +193,7 @@ static void create_memory(struct layer *layer)
     const size_t q = tokens * (size_t)spec->heads * (size_t)spec->width;
     const size_t kv = tokens * (size_t)spec->kv_heads * (size_t)spec->width;
     layer->pages_bytes = layer_pages_bytes(spec);
-    layer->pages = mem_map(&no_hooks, layer->pages_bytes);
+    layer->pages = mem_map(&no_hooks, layer->pages_bytes, PKV_MAP_PAYLOAD);
     if (layer->pages == NULL) {
         measure_fail("no memory for %zu MiB of pages", layer->pages_bytes >> 20);
     }
@@ -326,7 +326,7 @@ void layer_destroy(struct layer *layer)
 {
     pkv_plan_destroy(layer->plan);
     pkv_workspace_destroy(layer->workspace);
-    mem_unmap(&no_hooks, layer->pages, layer->pages_bytes);
+    mem_unmap(&no_hooks, layer->pages, layer->pages_bytes, PKV_MAP_PAYLOAD);
     void *const arrays[] = {layer->q,    layer->k,     layer->v,           layer->out,
                             layer->lens, layer->table, layer->cu_seqlens,  layer->slots,
                             layer->sink, layer->rope,  layer->norm_weight, (void *)layer->runs};

@@ -52,7 +52,7 @@ bool decoder_start(struct decoder *decoder, const int32_t *tokens, int32_t num_t
                                             .max_rewind = decoder->options.max_rewind};
     const struct pkv_prompt prompt = {
         .size = sizeof prompt, .token_ids = tokens, .num_tokens = num_tokens};
-    struct pkv_admission admission = {0};
+    struct pkv_admission admission = {.size = sizeof admission};
     if (pkv_seq_create(decoder->open.cache, &options, &decoder->seq) != PKV_OK ||
         pkv_seq_admit(decoder->open.cache, decoder->seq, &prompt, 0, num_tokens, &admission,
                       NULL) != PKV_OK) {

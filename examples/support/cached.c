@@ -50,7 +50,7 @@ bool cached_create(const struct model *model, const struct pkv_group_config *gro
 
 bool cached_check_empty(pkv_cache *cache)
 {
-    struct pkv_group_usage usage = {0};
+    struct pkv_group_usage usage = {.size = sizeof usage};
     const int32_t broken = pkv_cache_check(cache);
     if (broken != 0) {
         return complain("the cache has %d broken invariants", broken);

@@ -130,14 +130,15 @@ static bool check_each_fits(struct server *s)
             continue;
         }
         const struct pkv_prompt prompt = prompt_of(request->tokens, request->num_prompt);
-        struct pkv_probe probe = {0};
+        struct pkv_probe probe = {.size = sizeof probe};
+        struct pkv_shortage shortage = {.size = sizeof shortage};
         if (pkv_cache_probe(s->cache, NULL, &prompt, request->max_tokens - 1 - request->num_prompt,
-                            0, &probe) != PKV_OK) {
+                            0, &probe, &shortage) != PKV_OK) {
             return complain("request %d: %s", r, pkv_last_error());
         }
         if (probe.status != PKV_OK) {
             return complain("request %d: %d tokens need %lld blocks, the pool has %d", r,
-                            request->max_tokens - 1, (long long)probe.shortage.need,
+                            request->max_tokens - 1, (long long)shortage.need,
                             s->stats->num_blocks);
         }
     }
@@ -157,7 +158,7 @@ static bool admit_one(struct server *s, int32_t r, bool *waits)
         const int32_t max_cached = s->options->prefix_cache ? request->num_tokens : 0;
         const int32_t reserve = request->num_tokens + 1 < request->max_tokens ? 1 : 0;
         const struct pkv_prompt prompt = prompt_of(request->tokens, request->num_tokens);
-        struct pkv_admission admission = {0};
+        struct pkv_admission admission = {.size = sizeof admission};
         status =
             pkv_seq_admit(s->cache, entry->seq, &prompt, reserve, max_cached, &admission, NULL);
         entry->num_written = admission.num_cached;
@@ -253,7 +254,7 @@ static bool begin_step(struct server *s)
             .num_required_rows = s->rows.num_rows,
             .token_ids = s->rows.tokens,
         };
-        struct pkv_shortage shortage = {0};
+        struct pkv_shortage shortage = {.size = sizeof shortage};
         const enum pkv_status status = pkv_step_begin(s->cache, &batch, &s->rows.handle, &shortage);
         if (status == PKV_OK) {
             return true;
@@ -318,7 +319,7 @@ static bool run_step(struct server *s)
 static bool count_step(struct server *s, double start)
 {
     struct serve_stats *stats = s->stats;
-    struct pkv_group_usage usage = {0};
+    struct pkv_group_usage usage = {.size = sizeof usage};
     if (pkv_cache_usage(s->cache, 0, &usage) != PKV_OK) {
         return complain("usage: %s", pkv_last_error());
     }
@@ -392,6 +393,7 @@ static bool run_requests(struct server *s)
         }
     }
     s->stats->seconds = now_seconds() - start;
+    s->stats->cache.size = sizeof s->stats->cache;
     if (pkv_cache_stats(s->cache, &s->stats->cache) != PKV_OK) {
         return complain("stats: %s", pkv_last_error());
     }
@@ -401,7 +403,7 @@ static bool run_requests(struct server *s)
 
 static bool read_pool_size(struct server *s)
 {
-    struct pkv_group_usage usage = {0};
+    struct pkv_group_usage usage = {.size = sizeof usage};
     if (pkv_cache_usage(s->cache, 0, &usage) != PKV_OK) {
         return complain("usage: %s", pkv_last_error());
     }

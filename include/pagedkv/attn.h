@@ -169,6 +169,7 @@ struct pkv_attn_constants {
      * with them are read. */
     const float *k_scale, *v_scale;
     int32_t k_scale_count, v_scale_count;
+    uint64_t reserved[8];
 };
 
 /* Tokens [begin, end) of a row, by their positions in it: 0 is the row's first key. */

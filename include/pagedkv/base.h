@@ -27,8 +27,13 @@
  *              at a time; the calls that run one task of a layer (attn.h, step.h) are the
  *              exception, and say so.
  *   Structs    A struct whose first field is `size` is zeroed by the caller, who then stores its
- *              sizeof there. A field left zero means "absent" or "the default", so that a later
- *              version can add fields. Another size is PKV_INVALID_ARGUMENT.
+ *              sizeof there, whether the call reads or fills it. A field left zero means "absent"
+ *              or "the default". Later versions add fields at the end. So a smaller struct, down to
+ *              the layout of 0.1.0, lacks fields, which count as zero; a larger one is taken as
+ *              long as what this version does not know is zero, and is PKV_UNSUPPORTED otherwise.
+ *              Of a struct that a call fills, it fills what both sides know, and zeroes the rest.
+ *              Any other size is PKV_INVALID_ARGUMENT. Structs without a size keep theirs for good:
+ *              they have `reserved` fields for later versions, which must be zero, or never grow.
  *   Silence    The library never aborts, prints, exits, or reads the environment. */
 #ifndef PAGEDKV_BASE_H
 #define PAGEDKV_BASE_H
@@ -195,6 +200,14 @@ enum pkv_log_level {
     PKV_LOG_INFO = 2
 };
 
+/* What a mapping is for. */
+enum pkv_map_kind {
+    /* Keys and values: written by appends, read by attention; most of a cache's memory. */
+    PKV_MAP_PAYLOAD = 0,
+    /* Block tables, tokens of sequences and of the prefix index: read and written by every step. */
+    PKV_MAP_TABLES = 1
+};
+
 /* One of the tasks of the parallel_for hook. */
 typedef void pkv_task_function(void *task_context, int32_t task);
 
@@ -214,14 +227,15 @@ struct pkv_hooks {
      * when the process has it (each cache then uses an arena of its own), else libc. */
     void *(*alloc)(void *context, size_t bytes, size_t alignment);
     void (*free)(void *context, void *memory, size_t bytes, size_t alignment);
-    /* Payload, the keys and values themselves, and other large tables: set both or neither.
-     * `alignment` is 2 MiB where huge pages pay, and 4 KiB for tables of which little may ever be
-     * used; `node` is a memory (NUMA) node, -1 = any, and always -1 so far. The memory may hold
-     * anything: the library reads nothing that it has not written. Default: anonymous mmap memory,
-     * which costs physical memory only once it is touched; with 2 MiB huge pages are advised, with
-     * 4 KiB small ones. */
-    void *(*map_pages)(void *context, size_t bytes, size_t alignment, int node);
-    void (*unmap_pages)(void *context, void *memory, size_t bytes);
+    /* Payload, the keys and values themselves, and other large tables, as `kind` says: set both
+     * or neither. unmap_pages gets the same bytes and kind again. `alignment` is 2 MiB where huge
+     * pages pay, and 4 KiB for tables of which little may ever be used; `node` is a memory (NUMA)
+     * node, -1 = any, and always -1 so far. The memory may hold anything: the library reads
+     * nothing that it has not written. Default: anonymous mmap memory, which costs physical
+     * memory only once it is touched; with 2 MiB huge pages are advised, with 4 KiB small ones. */
+    void *(*map_pages)(void *context, size_t bytes, size_t alignment, int node,
+                       enum pkv_map_kind kind);
+    void (*unmap_pages)(void *context, void *memory, size_t bytes, enum pkv_map_kind kind);
     /* Receives one line of text without a newline, such as a broken invariant that a *_check call
      * has found. NULL = no log. */
     void (*log)(void *context, enum pkv_log_level level, const char *line);
@@ -234,6 +248,7 @@ struct pkv_hooks {
      * attends, with no lock held. NULL = threads of the library's own (attn.h). */
     void (*parallel_for)(void *context, int32_t num_tasks, pkv_task_function *task,
                          void *task_context);
+    uint64_t reserved[4];
 };
 
 /* Where keys and values lie in memory: base pointers, counts and strides. The view owns nothing.
@@ -266,6 +281,7 @@ struct pkv_kv_view {
     int32_t v_width;
     size_t k_block_stride, k_head_stride, k_cell_stride;
     size_t v_block_stride, v_head_stride, v_cell_stride;
+    uint64_t reserved[4];
 };
 
 /* The bounds of a namespace: fields of one sequence, and bytes of one field. */

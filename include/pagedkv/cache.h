@@ -91,6 +91,7 @@ struct pkv_group_config {
     int64_t kept_prefix;
     /* Blocks of this group; 0 = a share of config.bytes. Continuous groups have max_seqs slots. */
     int32_t num_blocks;
+    uint64_t reserved[8];
 };
 
 /* One layer of the model. A layer with shares_kv has no pages of its own: it reads those of layer
@@ -104,6 +105,7 @@ struct pkv_layer_config {
     bool shares_kv;
     int32_t kv_layer;
     struct pkv_attn_constants constants;
+    uint64_t reserved[8];
 };
 
 /* The configuration of a cache. Its arrays are copied at create, what constants point to included.
@@ -175,6 +177,7 @@ struct pkv_cache_config {
 
 /* Exact sizes of a cache in bytes. */
 struct pkv_cache_sizes {
+    size_t size;
     /* Keys and values of all groups. */
     size_t payload_bytes;
     /* Reserved address space of block tables and, with the prefix cache, of the tokens of sequences
@@ -235,6 +238,8 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_cache_destroy(pkv_cache *cache, bool f
 /* Reads a cache's configuration back with every default filled in: threads and isa in use, blocks
  * of each group, nodes and namespaces of the index, v_width, clamped windows.
  *
+ * config->size is set by the caller.
+ *
  * Returns PKV_OK and fills *config, whose groups and layers point into the cache and are valid
  * until it is destroyed; hooks and fingerprint are left empty. PKV_INVALID_ARGUMENT. Any thread;
  * O(1). */
@@ -259,6 +264,7 @@ PKV_API int32_t pkv_cache_check(pkv_cache *cache);
 
 /* The blocks of one group: free + held = num_blocks. Of a continuous group, its slots. */
 struct pkv_group_usage {
+    size_t size;
     int32_t num_blocks;
     /* Held by no sequence, pin or step. */
     int32_t free;
@@ -388,6 +394,7 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_seq_truncate(pkv_cache *cache, pkv_seq
 /* Why a call found no room: filled when it answers PKV_NO_BLOCKS or PKV_NEVER_FITS. A scheduler
  * reads from it what to wait for, or what to preempt. */
 struct pkv_shortage {
+    size_t size;
     /* Index in the batch; -1 = no row. After a successful pkv_step_begin: how many rows joined. */
     int32_t row;
     /* The group that is short; -1 = none: a quota or the sequence's length refuses. */
@@ -429,6 +436,7 @@ struct pkv_prompt {
 
 /* What an admission gave. */
 struct pkv_admission {
+    size_t size;
     /* Tokens adopted from the prefix cache, whole blocks: the sequence's length now. */
     int32_t num_cached;
     /* Prompt tokens left to compute: prompt->num_tokens - num_cached. */
@@ -496,6 +504,7 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_wait_free(pkv_cache *cache, pkv_seq se
 
 /* What pkv_seq_admit would answer. */
 struct pkv_probe {
+    size_t size;
     /* PKV_OK, PKV_NO_BLOCKS or PKV_NEVER_FITS; PKV_BUSY on a closed cache, and then nothing else is
      * filled. */
     enum pkv_status status;
@@ -506,8 +515,6 @@ struct pkv_probe {
     int32_t num_pending;
     /* As in struct pkv_admission, when status is PKV_OK. */
     int32_t num_blocks;
-    /* Filled for PKV_NO_BLOCKS and PKV_NEVER_FITS. */
-    struct pkv_shortage shortage;
 };
 
 /* Asks what pkv_seq_admit would answer to a new sequence, without any effect: nothing is reserved,
@@ -515,13 +522,13 @@ struct pkv_probe {
  *
  * options (may be NULL) are those that the sequence would have; the rest is as in pkv_seq_admit.
  *
- * Returns PKV_OK and fills *probe, whose status is the answer; PKV_INVALID_ARGUMENT. Any thread;
+ * Returns PKV_OK and fills *probe, whose status is the answer, and *shortage (may be NULL) when
+ * that is PKV_NO_BLOCKS or PKV_NEVER_FITS; PKV_INVALID_ARGUMENT. Any thread;
  * O(num_tokens + max_seqs + tokens shared with running sequences). */
-PKV_API PKV_NODISCARD enum pkv_status pkv_cache_probe(pkv_cache *cache,
-                                                      const struct pkv_seq_options *options,
-                                                      const struct pkv_prompt *prompt,
-                                                      int32_t reserve_tokens, int32_t max_cached,
-                                                      struct pkv_probe *probe);
+PKV_API PKV_NODISCARD enum pkv_status
+pkv_cache_probe(pkv_cache *cache, const struct pkv_seq_options *options,
+                const struct pkv_prompt *prompt, int32_t reserve_tokens, int32_t max_cached,
+                struct pkv_probe *probe, struct pkv_shortage *shortage);
 
 /* Tells each group's part in a hit: how many tokens of a prompt a request could adopt if the group
  * were the only one. The least of them is the group that shortens the hit, such as a window group

@@ -31,6 +31,7 @@ extern "C" {
 /* Counters of a cache. The first part only grows and is counted from create on; the second part,
  * from num_blocks on, says how things are at the moment. Blocks are those of all paged groups. */
 struct pkv_stats {
+    size_t size;
     /* Admissions that found room. */
     uint64_t num_admissions;
     /* Prompt tokens of first admissions, and how many of them were adopted: hit_tokens /
@@ -142,6 +143,8 @@ enum pkv_block_state {
 
 /* One block of one group, as a walk shows it. */
 struct pkv_block_info {
+    /* The sizeof of the library, which makes the struct: a field at or beyond it is not there. */
+    size_t size;
     /* The index of its group in the configuration, and its id in that group. */
     int32_t group;
     int32_t block;
@@ -230,15 +233,16 @@ struct pkv_event {
 
 /* Takes the oldest events out of the ring of config.num_events.
  *
- * events [max_events] receives them in order, max_events >= 0; *count is how many. *num_lost (may
- * be NULL) is how many were overwritten since the last call with num_lost set: after a loss,
- * learn the whole again from pkv_cache_visit.
+ * events [max_events] receives them in order, max_events >= 0. event_size is sizeof *events, by
+ * which they lie apart: each is filled like a struct with a size (base.h). *count is how many.
+ * *num_lost (may be NULL) is how many were overwritten since the last call with num_lost set:
+ * after a loss, learn the whole again from pkv_cache_visit.
  *
  * Returns PKV_OK, also for no events; PKV_INVALID_ARGUMENT; PKV_UNSUPPORTED for a cache without
  * events (num_events 0, or no prefix cache). O(max_events). */
 PKV_API PKV_NODISCARD enum pkv_status pkv_events_drain(pkv_cache *cache, struct pkv_event *events,
-                                                       int32_t max_events, int32_t *count,
-                                                       uint64_t *num_lost);
+                                                       size_t event_size, int32_t max_events,
+                                                       int32_t *count, uint64_t *num_lost);
 
 /* The same, with the tokens of each event's block, from a cache with config.event_tokens: for a
  * router that names blocks by hashes of its own.
@@ -249,9 +253,9 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_events_drain(pkv_cache *cache, struct 
  * Returns what pkv_events_drain returns; PKV_UNSUPPORTED also without config.event_tokens.
  * O(max_events * block_size). */
 PKV_API PKV_NODISCARD enum pkv_status
-pkv_events_drain_tokens(pkv_cache *cache, struct pkv_event *events, int32_t max_events,
-                        int32_t *token_ids, uint64_t *token_extra, int32_t *count,
-                        uint64_t *num_lost);
+pkv_events_drain_tokens(pkv_cache *cache, struct pkv_event *events, size_t event_size,
+                        int32_t max_events, int32_t *token_ids, uint64_t *token_extra,
+                        int32_t *count, uint64_t *num_lost);
 
 #ifdef __cplusplus
 }

@@ -54,6 +54,7 @@ struct pkv_page_geometry {
 
 /* Exact sizes of a page store in bytes. */
 struct pkv_page_sizes {
+    size_t size;
     /* One block, keys and values of all layers. */
     size_t block_bytes;
     /* One block of one layer, keys and values. */

@@ -121,6 +121,7 @@ pkv_namespace_quota(pkv_cache *cache, const struct pkv_namespace_field *field, i
 
 /* The blocks of one namespace field. */
 struct pkv_field_usage {
+    size_t size;
     /* Blocks in the tables of its sequences, or promised to them if more, in all groups: what its
      * quota limits. */
     int64_t held;
@@ -144,6 +145,7 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_namespace_usage(pkv_cache *cache,
 
 /* What a flush or a reset met, in blocks of all groups. */
 struct pkv_flush_report {
+    size_t size;
     /* Blocks of the whole cache that sequences and pins hold; pins that the flush has ended do not
      * count. */
     int32_t held;

@@ -194,6 +194,7 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_step_abort(pkv_cache *cache, pkv_step 
  * Row i has the tokens [cu_seqlens_q[i], cu_seqlens_q[i + 1]), q_len of them, and kv_lens[i] keys
  * once they are appended, which starts at position kv_lens[i] - q_len. */
 struct pkv_step_view {
+    size_t size;
     /* Rows that joined, and their tokens. */
     int32_t num_rows;
     int32_t num_tokens;

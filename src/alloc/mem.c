@@ -127,26 +127,28 @@ static void *map_aligned(size_t bytes, size_t alignment)
     return base + before;
 }
 
-static void *map_through(const struct pkv_hooks *hooks, size_t bytes, size_t alignment, int node)
+static void *map_through(const struct pkv_hooks *hooks, size_t bytes, size_t alignment, int node,
+                         enum pkv_map_kind kind)
 {
-    return hooks->map_pages != NULL ? hooks->map_pages(hooks->context, bytes, alignment, node)
+    return hooks->map_pages != NULL ? hooks->map_pages(hooks->context, bytes, alignment, node, kind)
                                     : map_aligned(bytes, alignment);
 }
 
-static void *counted_map(void *context, size_t bytes, size_t alignment, int node)
+static void *counted_map(void *context, size_t bytes, size_t alignment, int node,
+                         enum pkv_map_kind kind)
 {
     struct mem *mem = context;
-    void *memory = map_through(&mem->user, bytes, alignment, node);
+    void *memory = map_through(&mem->user, bytes, alignment, node, kind);
     if (memory != NULL) {
         atomic_fetch_add_explicit(&mem->bytes_mapped, bytes, memory_order_relaxed);
     }
     return memory;
 }
 
-static void counted_unmap(void *context, void *memory, size_t bytes)
+static void counted_unmap(void *context, void *memory, size_t bytes, enum pkv_map_kind kind)
 {
     struct mem *mem = context;
-    mem_unmap(&mem->user, memory, bytes);
+    mem_unmap(&mem->user, memory, bytes, kind);
     atomic_fetch_sub_explicit(&mem->bytes_mapped, bytes, memory_order_relaxed);
 }
 
@@ -163,23 +165,23 @@ static void passed_parallel_for(void *context, int32_t num_tasks, pkv_task_funct
     mem->user.parallel_for(mem->user.context, num_tasks, task, task_context);
 }
 
-void *mem_map(const struct pkv_hooks *hooks, size_t bytes)
+void *mem_map(const struct pkv_hooks *hooks, size_t bytes, enum pkv_map_kind kind)
 {
-    return map_through(hooks, bytes, MEM_PAGE_ALIGNMENT, -1);
+    return map_through(hooks, bytes, MEM_PAGE_ALIGNMENT, -1, kind);
 }
 
 void *mem_map_table(const struct pkv_hooks *hooks, size_t bytes)
 {
-    return map_through(hooks, bytes, MEM_TABLE_ALIGNMENT, -1);
+    return map_through(hooks, bytes, MEM_TABLE_ALIGNMENT, -1, PKV_MAP_TABLES);
 }
 
-void mem_unmap(const struct pkv_hooks *hooks, void *memory, size_t bytes)
+void mem_unmap(const struct pkv_hooks *hooks, void *memory, size_t bytes, enum pkv_map_kind kind)
 {
     if (memory == NULL) {
         return;
     }
     if (hooks->unmap_pages != NULL) {
-        hooks->unmap_pages(hooks->context, memory, bytes);
+        hooks->unmap_pages(hooks->context, memory, bytes, kind);
     } else {
         munmap(memory, bytes);
     }

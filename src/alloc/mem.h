@@ -37,11 +37,11 @@ bool mem_has_jemalloc(void);
 
 /* Payload through hooks->map_pages, or mmap (2 MiB aligned, huge pages advised, untouched). NULL
  * when there is none. hooks may be any struct, a mem's routed one among them. */
-void *mem_map(const struct pkv_hooks *hooks, size_t bytes);
+void *mem_map(const struct pkv_hooks *hooks, size_t bytes, enum pkv_map_kind kind);
 
 /* The same for a large table of which little may be used: aligned to MEM_TABLE_ALIGNMENT, and small
  * pages advised, so that a byte written costs one of them. */
 void *mem_map_table(const struct pkv_hooks *hooks, size_t bytes);
-void mem_unmap(const struct pkv_hooks *hooks, void *memory, size_t bytes);
+void mem_unmap(const struct pkv_hooks *hooks, void *memory, size_t bytes, enum pkv_map_kind kind);
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "attn/view.h"
 #include "base/error.h"
+#include "base/sized.h"
 
 static enum pkv_status check_view_half(const struct pkv_kv_view *view, const char *name,
                                        bool is_key)
@@ -53,7 +54,11 @@ static enum pkv_status check_view(const struct pkv_gqa_args *args, const struct 
     if (view->v_width != v_width) {
         return INVALID("%s.v_width = %d, not the call's %d", name, view->v_width, v_width);
     }
-    const enum pkv_status status = check_view_half(view, name, true);
+    enum pkv_status status =
+        sized_check_reserved(raw == &args->past ? "past." : "present.", raw->reserved);
+    if (status == PKV_OK) {
+        status = check_view_half(view, name, true);
+    }
     return status != PKV_OK || args->v_in_k ? status : check_view_half(view, name, false);
 }
 

@@ -7,6 +7,7 @@
 #include "attn/contract_rows.h"
 #include "attn/tensor.h"
 #include "base/error.h"
+#include "base/sized.h"
 
 static enum pkv_status check_tensors(const struct pkv_contract_args *in)
 {
@@ -207,30 +208,39 @@ static enum pkv_status check_row_ends(const struct pkv_tensor *cu_seqlens_q)
     return status;
 }
 
-enum pkv_status pkv_gqa_contract(pkv_workspace *workspace, const struct pkv_contract_args *args)
+/* Everything into the arguments of the raw call. */
+static enum pkv_status take_all(pkv_workspace *workspace, const struct pkv_contract_args *args,
+                                struct pkv_gqa_args *out)
 {
-    if (workspace == NULL || args == NULL || args->size != sizeof *args) {
-        return INVALID("workspace or args is NULL, or args.size is not its size");
-    }
-    struct pkv_gqa_args out = {.size = sizeof out};
     enum pkv_status status = check_tensors(args);
     if (status == PKV_OK) {
         status = check_row_ends(args->cu_seqlens_q);
     }
     if (status == PKV_OK) {
-        status = take_activations(args, &out);
+        status = take_activations(args, out);
     }
     if (status == PKV_OK) {
-        status = take_caches(args, &out);
+        status = take_caches(args, out);
     }
     if (status == PKV_OK) {
-        status = take_form(args, &out);
+        status = take_form(args, out);
     }
     if (status == PKV_OK) {
-        status = contract_take_rows(workspace, args, &out);
+        status = contract_take_rows(workspace, args, out);
     }
+    return status == PKV_OK ? contract_take_options(args, out) : status;
+}
+
+enum pkv_status pkv_gqa_contract(pkv_workspace *workspace, const struct pkv_contract_args *given)
+{
+    struct pkv_contract_args args;
+    if (workspace == NULL) {
+        return INVALID("workspace is NULL");
+    }
+    enum pkv_status status = sized_read("args", given, output, &args);
+    struct pkv_gqa_args out = {.size = sizeof out};
     if (status == PKV_OK) {
-        status = contract_take_options(args, &out);
+        status = take_all(workspace, &args, &out);
     }
     return status == PKV_OK ? pkv_gqa(workspace, &out) : status;
 }

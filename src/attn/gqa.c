@@ -15,22 +15,19 @@
 #include "attn/workspace.h"
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/sized.h"
 
-static enum pkv_status check_handles(const pkv_workspace *workspace, const pkv_plan *plan,
-                                     const struct pkv_gqa_args *args)
+/* Checks the handles and reads what the caller passes into *args. */
+static enum pkv_status take_args(const pkv_workspace *workspace, const pkv_plan *plan,
+                                 const struct pkv_gqa_args *given, struct pkv_gqa_args *args)
 {
-    if (workspace == NULL || plan == NULL || args == NULL) {
-        return INVALID("%s is NULL", workspace == NULL ? "workspace"
-                                     : plan == NULL    ? "plan"
-                                                       : "args");
+    if (workspace == NULL || plan == NULL) {
+        return INVALID("%s is NULL", workspace == NULL ? "workspace" : "plan");
     }
     if (plan->workspace != workspace) {
         return INVALID("plan belongs to another workspace");
     }
-    if (args->size != sizeof *args) {
-        return INVALID("args.size = %zu, not %zu", args->size, sizeof *args);
-    }
-    return PKV_OK;
+    return sized_read("args", given, cu_bidirectional, args);
 }
 
 /* Where a cache-less call stores keys that it rotates or norms. */
@@ -173,16 +170,17 @@ static void run_call(pkv_workspace *workspace, const struct call *call, const pk
 }
 
 /* Everything at once, by the workspace's own plan. */
-static enum pkv_status call_now(pkv_workspace *workspace, const struct pkv_gqa_args *args,
+static enum pkv_status call_now(pkv_workspace *workspace, const struct pkv_gqa_args *given,
                                 enum call_kind kind)
 {
     struct call call;
+    struct pkv_gqa_args args;
     if (workspace == NULL) {
         return INVALID("workspace is NULL");
     }
-    enum pkv_status status = check_handles(workspace, workspace->plan, args);
+    enum pkv_status status = take_args(workspace, workspace->plan, given, &args);
     if (status == PKV_OK) {
-        status = check_args(args, kind, &call);
+        status = check_args(&args, kind, &call);
     }
     if (status == PKV_OK) {
         status = plan_call(workspace, &call, workspace->plan);
@@ -208,16 +206,17 @@ enum pkv_status pkv_attention_over_cache(pkv_workspace *workspace, const struct 
     return call_now(workspace, args, CALL_READ_ONLY);
 }
 
-enum pkv_status pkv_gqa_plan(pkv_workspace *workspace, const struct pkv_gqa_args *args,
+enum pkv_status pkv_gqa_plan(pkv_workspace *workspace, const struct pkv_gqa_args *given,
                              pkv_plan *plan)
 {
     struct call call;
-    enum pkv_status status = check_handles(workspace, plan, args);
+    struct pkv_gqa_args args;
+    enum pkv_status status = take_args(workspace, plan, given, &args);
     if (status != PKV_OK) {
         return status;
     }
     plan->ready = false;
-    status = check_args(args, CALL_GQA, &call);
+    status = check_args(&args, CALL_GQA, &call);
     return status == PKV_OK ? plan_call(workspace, &call, plan) : status;
 }
 
@@ -246,18 +245,19 @@ static bool is_as_planned(const struct call *call, const pkv_plan *plan)
 }
 
 /* A planned call, checked again in what a run may change. */
-static enum pkv_status run_planned(pkv_workspace *workspace, const struct pkv_gqa_args *args,
+static enum pkv_status run_planned(pkv_workspace *workspace, const struct pkv_gqa_args *given,
                                    const pkv_plan *plan, layer_function *function)
 {
     struct call call;
-    enum pkv_status status = check_handles(workspace, plan, args);
+    struct pkv_gqa_args args;
+    enum pkv_status status = take_args(workspace, plan, given, &args);
     if (status != PKV_OK) {
         return status;
     }
     if (!plan->ready) {
         return INVALID("plan is empty: it was refused or never made");
     }
-    status = check_args(args, CALL_GQA, &call);
+    status = check_args(&args, CALL_GQA, &call);
     if (status != PKV_OK) {
         return status;
     }
@@ -265,7 +265,7 @@ static enum pkv_status run_planned(pkv_workspace *workspace, const struct pkv_gq
         return INVALID("form, dtype, geometry, window, or presence of k and attn_mask are not as "
                        "planned");
     }
-    status = check_reach(args, &plan->call.reach);
+    status = check_reach(&args, &plan->call.reach);
     if (status == PKV_OK) {
         status = check_call_pointers(&call);
     }

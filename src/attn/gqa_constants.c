@@ -9,6 +9,7 @@
 #include "attn/kernels.h"
 #include "base/dtype.h"
 #include "base/error.h"
+#include "base/sized.h"
 
 static enum pkv_status check_logits(const struct pkv_attn_constants *c, const char *name)
 {
@@ -163,7 +164,10 @@ enum pkv_status gqa_constants_check(const struct pkv_attn_constants *c,
                                     const struct gqa_constants_geometry *geometry, const char *name)
 {
     const int64_t heads = geometry->kv_heads;
-    enum pkv_status status = check_logits(c, name);
+    enum pkv_status status = sized_check_reserved(name, c->reserved);
+    if (status == PKV_OK) {
+        status = check_logits(c, name);
+    }
     if (status == PKV_OK) {
         status = check_sink(c, geometry->num_heads, name);
     }

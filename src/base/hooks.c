@@ -11,6 +11,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/sized.h"
 
 enum pkv_status hooks_copy(const struct pkv_hooks *hooks_in, struct pkv_hooks *hooks)
 {
@@ -25,7 +26,7 @@ enum pkv_status hooks_copy(const struct pkv_hooks *hooks_in, struct pkv_hooks *h
         return INVALID("hooks: map_pages and unmap_pages go together");
     }
     *hooks = *hooks_in;
-    return PKV_OK;
+    return sized_check_reserved("hooks.", hooks_in->reserved);
 }
 
 /* aligned_alloc wants a multiple of the alignment, and a request of nothing still gets a pointer.

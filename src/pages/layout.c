@@ -6,6 +6,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/sized.h"
 
 static enum pkv_status check_count(const char *name, int32_t count)
 {
@@ -44,13 +45,10 @@ static enum pkv_status check_counts(const struct pkv_page_geometry *geometry)
 static enum pkv_status resolve(const struct pkv_page_geometry *given,
                                struct pkv_page_geometry *geometry)
 {
-    if (given == NULL) {
-        return INVALID("geometry is NULL");
+    const enum pkv_status sized = sized_read("geometry", given, v_dtype, geometry);
+    if (sized != PKV_OK) {
+        return sized;
     }
-    if (given->size != sizeof *given) {
-        return INVALID("geometry.size = %zu, expected %zu", given->size, sizeof *given);
-    }
-    *geometry = *given;
     if (geometry->v_width == 0) {
         geometry->v_width = geometry->k_width;
     }
@@ -128,12 +126,12 @@ enum pkv_status pkv_page_sizes_of(const struct pkv_page_geometry *geometry,
                                   struct pkv_page_sizes *sizes)
 {
     struct page_layout layout;
-    if (sizes == NULL) {
-        return INVALID("sizes is NULL");
-    }
-    const enum pkv_status status = page_layout_make(geometry, &layout);
+    enum pkv_status status = sized_check("sizes", sizes, struct pkv_page_sizes, payload_bytes);
     if (status == PKV_OK) {
-        *sizes = layout.sizes;
+        status = page_layout_make(geometry, &layout);
+    }
+    if (status == PKV_OK) {
+        sized_fill(sizes, &layout.sizes);
     }
     return status;
 }

@@ -47,7 +47,7 @@ enum pkv_status pkv_pages_create(const struct pkv_page_geometry *geometry,
     }
     made->hooks = memory;
     made->layout = layout;
-    made->payload = mem_map(&memory, layout.sizes.payload_bytes);
+    made->payload = mem_map(&memory, layout.sizes.payload_bytes, PKV_MAP_PAYLOAD);
     if (made->payload == NULL) {
         pkv_pages_destroy(made);
         return refuse(PKV_NO_MEMORY, "no memory for %zu bytes of payload",
@@ -63,7 +63,7 @@ void pkv_pages_destroy(pkv_pages *pages)
         return;
     }
     const struct pkv_hooks memory = pages->hooks;
-    mem_unmap(&memory, pages->payload, pages->layout.sizes.payload_bytes);
+    mem_unmap(&memory, pages->payload, pages->layout.sizes.payload_bytes, PKV_MAP_PAYLOAD);
     hooks_free_array(&memory, pages, 1, sizeof *pages);
 }
 

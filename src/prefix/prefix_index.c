@@ -193,7 +193,7 @@ enum pkv_status prefix_index_create(const struct prefix_config *config,
     }
     made->hooks = memory;
     made->metadata = hooks_alloc_array(&memory, 1, made->sizes.metadata_bytes);
-    made->mapped = mem_map(&memory, made->sizes.mapped_bytes);
+    made->mapped = mem_map(&memory, made->sizes.mapped_bytes, PKV_MAP_TABLES);
     if (made->metadata == NULL || made->mapped == NULL) {
         status = refuse(PKV_NO_MEMORY, "no memory for a prefix index of %d nodes",
                         made->config.num_nodes);
@@ -221,7 +221,7 @@ void prefix_index_destroy(struct prefix_index *index)
         return;
     }
     const struct pkv_hooks memory = index->hooks;
-    mem_unmap(&memory, index->mapped, index->sizes.mapped_bytes);
+    mem_unmap(&memory, index->mapped, index->sizes.mapped_bytes, PKV_MAP_TABLES);
     hooks_free_array(&memory, index->metadata, 1, index->sizes.metadata_bytes);
     hooks_free_array(&memory, index, 1, sizeof *index);
 }

@@ -11,14 +11,15 @@
 #include "runtime/prompt.h"
 #include "runtime/shortage.h"
 
-enum pkv_status admission_check(const pkv_cache *cache, const struct pkv_prompt *prompt,
-                                int32_t reserve_tokens, int32_t max_cached)
+enum pkv_status admission_take(const pkv_cache *cache, const struct pkv_prompt *given,
+                               int32_t reserve_tokens, int32_t max_cached,
+                               struct pkv_prompt *prompt)
 {
     if (reserve_tokens < 0 || max_cached < 0) {
         return refuse(PKV_INVALID_ARGUMENT, "reserve_tokens = %d, max_cached = %d: one is below 0",
                       reserve_tokens, max_cached);
     }
-    return prompt_check(prompt, cache_has_reuse(cache));
+    return prompt_take(given, cache_has_reuse(cache), prompt);
 }
 
 /* Blocks of the matched run that a table maps, and that take a spare one each. */

@@ -45,8 +45,10 @@ enum pkv_status admission_decide(pkv_cache *cache, const struct admission_reques
 int32_t admission_limit(const pkv_cache *cache, const struct group *group);
 int32_t admission_available(const pkv_cache *cache, const struct group *group);
 
-/* What the arguments of a request say by themselves. PKV_INVALID_ARGUMENT. Needs no mutex. */
-enum pkv_status admission_check(const pkv_cache *cache, const struct pkv_prompt *prompt,
-                                int32_t reserve_tokens, int32_t max_cached);
+/* Reads the prompt of a request into *prompt and checks what the arguments say by themselves.
+ * PKV_INVALID_ARGUMENT, PKV_UNSUPPORTED. Needs no mutex. */
+enum pkv_status admission_take(const pkv_cache *cache, const struct pkv_prompt *given,
+                               int32_t reserve_tokens, int32_t max_cached,
+                               struct pkv_prompt *prompt);
 
 #endif

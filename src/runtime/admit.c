@@ -3,6 +3,7 @@
  * Admission of an empty sequence: decided (admission.h), then taken, which can no longer fail. A
  * refusal leaves no trace. */
 #include "base/error.h"
+#include "base/sized.h"
 #include "runtime/admission.h"
 #include "runtime/publish.h"
 #include "runtime/shortage.h"
@@ -80,28 +81,36 @@ static enum pkv_status admit(pkv_cache *cache, pkv_seq handle, struct admission_
     const int32_t num_cached = decision.num_adopted * cache->reuse.block_size;
     take(cache, request, decision.num_adopted);
     count(cache, request, num_cached);
-    *admission = (struct pkv_admission){
+    const struct pkv_admission found = {
         .num_cached = num_cached,
         .num_to_write = request->prompt->num_tokens - num_cached,
         .num_blocks = (int32_t)decision.num_blocks,
     };
+    sized_fill(admission, &found);
     return PKV_OK;
 }
 
-enum pkv_status pkv_seq_admit(pkv_cache *cache, pkv_seq seq, const struct pkv_prompt *prompt,
+enum pkv_status pkv_seq_admit(pkv_cache *cache, pkv_seq seq, const struct pkv_prompt *given,
                               int32_t reserve_tokens, int32_t max_cached,
                               struct pkv_admission *admission, struct pkv_shortage *shortage)
 {
-    if (cache == NULL || admission == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "%s is NULL", cache == NULL ? "cache" : "admission");
+    if (cache == NULL) {
+        return refuse(PKV_INVALID_ARGUMENT, "cache is NULL");
     }
-    enum pkv_status status = admission_check(cache, prompt, reserve_tokens, max_cached);
+    struct pkv_prompt prompt;
+    enum pkv_status status = sized_check("admission", admission, struct pkv_admission, num_blocks);
+    if (status == PKV_OK) {
+        status = shortage_check(shortage);
+    }
+    if (status == PKV_OK) {
+        status = admission_take(cache, given, reserve_tokens, max_cached, &prompt);
+    }
     if (status != PKV_OK) {
         return status;
     }
     struct admission_request request = {
-        .prompt = prompt,
-        .num_cells = (int64_t)prompt->num_tokens + reserve_tokens,
+        .prompt = &prompt,
+        .num_cells = (int64_t)prompt.num_tokens + reserve_tokens,
         .max_cached = max_cached,
     };
     struct pkv_shortage found = {0};
@@ -109,7 +118,7 @@ enum pkv_status pkv_seq_admit(pkv_cache *cache, pkv_seq seq, const struct pkv_pr
     status = admit(cache, seq, &request, admission, &found);
     cache_unlock(cache);
     if (shortage != NULL && shortage_is_why(status)) {
-        *shortage = found;
+        sized_fill(shortage, &found);
     }
     return status;
 }

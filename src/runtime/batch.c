@@ -9,7 +9,9 @@
 
 #include "base/build.h"
 #include "base/error.h"
+#include "base/sized.h"
 #include "runtime/prompt.h"
+#include "runtime/shortage.h"
 
 static int32_t q_len_of(const struct pkv_batch *batch, int32_t row)
 {
@@ -85,14 +87,16 @@ static enum pkv_status check_range_counts(const struct pkv_batch *batch)
     return PKV_OK;
 }
 
-enum pkv_status batch_check(const struct pkv_cache_config *config, const struct pkv_batch *batch,
-                            const struct pkv_shortage *shortage)
+enum pkv_status batch_take(const struct pkv_cache_config *config, const struct pkv_batch *given,
+                           const struct pkv_shortage *shortage, struct pkv_batch *batch)
 {
-    if (batch->size != sizeof *batch) {
-        return refuse(PKV_INVALID_ARGUMENT, "batch->size = %zu, not %zu", batch->size,
-                      sizeof *batch);
+    enum pkv_status status = sized_read("batch", given, cu_bidirectional, batch);
+    if (status == PKV_OK) {
+        status = shortage_check(shortage);
     }
-    enum pkv_status status = check_rows(config, batch, shortage);
+    if (status == PKV_OK) {
+        status = check_rows(config, batch, shortage);
+    }
     if (status == PKV_OK) {
         status = check_tokens(config, batch);
     }

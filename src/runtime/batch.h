@@ -8,10 +8,11 @@
 
 #include "runtime/cache.h"
 
-/* What a batch says by itself. shortage: where the caller wants to be told how many rows joined.
- * PKV_INVALID_ARGUMENT. Needs no mutex. */
-enum pkv_status batch_check(const struct pkv_cache_config *config, const struct pkv_batch *batch,
-                            const struct pkv_shortage *shortage);
+/* Reads a caller's batch into *batch and checks what it says by itself. shortage: where the caller
+ * wants to be told how many rows joined. PKV_INVALID_ARGUMENT, PKV_UNSUPPORTED for a field of a
+ * later version. Needs no mutex. */
+enum pkv_status batch_take(const struct pkv_cache_config *config, const struct pkv_batch *given,
+                           const struct pkv_shortage *shortage, struct pkv_batch *batch);
 
 /* The rows of a checked batch: what its handles name, lengths and positions. PKV_BUSY when the
  * cache is closed or a step is open, PKV_STALE_HANDLE, PKV_INVALID_ARGUMENT. The mutex is held. */

@@ -2,6 +2,7 @@
  *
  * A cache is built part by part, from bottom to top, and taken apart. A half-built cache is zeroed
  * memory with some members set, and free_cache frees it like any other. */
+#include "base/sized.h"
 #include "runtime/cache_carve.h"
 #include "runtime/constants.h"
 #include "runtime/handle.h"
@@ -155,28 +156,32 @@ static enum pkv_status build(pkv_cache *cache, const struct config_budget *budge
     return status == PKV_OK ? build_attention(cache) : status;
 }
 
-enum pkv_status pkv_cache_create(const struct pkv_cache_config *config, pkv_cache **cache)
+enum pkv_status pkv_cache_create(const struct pkv_cache_config *given, pkv_cache **cache)
 {
     if (cache == NULL) {
         return refuse(PKV_INVALID_ARGUMENT, "cache is NULL");
     }
-    struct pkv_cache_sizes sizes;
-    enum pkv_status status = pkv_cache_size(config, &sizes);
+    struct pkv_cache_sizes sizes = {.size = sizeof sizes};
+    struct pkv_cache_config config;
+    enum pkv_status status = sized_read("config", given, masked_hash_bits, &config);
+    if (status == PKV_OK) {
+        status = pkv_cache_size(&config, &sizes);
+    }
     if (status != PKV_OK) {
         return status;
     }
     struct config_budget budget;
-    const struct pkv_cache_config resolved = config_resolve(config);
+    const struct pkv_cache_config resolved = config_resolve(&config);
     status = config_share(&resolved, resolved.bytes, false, &budget);
     if (status != PKV_OK) {
         return status;
     }
-    pkv_cache *built = hooks_alloc_array(&config->hooks, 1, sizeof *built);
+    pkv_cache *built = hooks_alloc_array(&config.hooks, 1, sizeof *built);
     if (built == NULL) {
         return refuse(PKV_NO_MEMORY, "no memory for a cache");
     }
     built->config = resolved;
-    status = mem_open(&built->mem, &config->hooks);
+    status = mem_open(&built->mem, &config.hooks);
     if (status == PKV_OK) {
         status = build(built, &budget);
     }

@@ -3,23 +3,35 @@
  * The public calls that read a cache back: its config in force, a layer's pages, counts of a group.
  */
 #include "base/error.h"
+#include "base/sized.h"
 #include "runtime/cache.h"
+
+static struct pkv_cache_config config_in_force(const pkv_cache *cache)
+{
+    struct pkv_cache_config config = cache->config;
+    config.num_threads = pkv_workspace_num_threads(cache->workspace);
+    config.isa = pkv_workspace_isa(cache->workspace);
+    config.hooks = (struct pkv_hooks){0};
+    const bool has_reuse = cache_has_reuse(cache);
+    config.num_index_nodes = has_reuse ? prefix_index_num_nodes(cache->reuse.index) : 0;
+    config.max_namespaces = has_reuse ? prefix_index_max_namespaces(cache->reuse.index) : 0;
+    config.fingerprint = NULL;
+    config.fingerprint_bytes = 0;
+    return config;
+}
 
 enum pkv_status pkv_cache_describe(const pkv_cache *cache, struct pkv_cache_config *config)
 {
-    if (cache == NULL || config == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "%s is NULL", cache == NULL ? "cache" : "config");
+    if (cache == NULL) {
+        return refuse(PKV_INVALID_ARGUMENT, "cache is NULL");
     }
-    *config = cache->config;
-    config->num_threads = pkv_workspace_num_threads(cache->workspace);
-    config->isa = pkv_workspace_isa(cache->workspace);
-    config->hooks = (struct pkv_hooks){0};
-    const bool has_reuse = cache_has_reuse(cache);
-    config->num_index_nodes = has_reuse ? prefix_index_num_nodes(cache->reuse.index) : 0;
-    config->max_namespaces = has_reuse ? prefix_index_max_namespaces(cache->reuse.index) : 0;
-    config->fingerprint = NULL;
-    config->fingerprint_bytes = 0;
-    return PKV_OK;
+    const enum pkv_status status =
+        sized_check("config", config, struct pkv_cache_config, masked_hash_bits);
+    if (status == PKV_OK) {
+        const struct pkv_cache_config found = config_in_force(cache);
+        sized_fill(config, &found);
+    }
+    return status;
 }
 
 enum pkv_status pkv_cache_view(const pkv_cache *cache, int32_t layer, struct pkv_kv_view *view)
@@ -37,8 +49,12 @@ enum pkv_status pkv_cache_view(const pkv_cache *cache, int32_t layer, struct pkv
 
 enum pkv_status pkv_cache_usage(pkv_cache *cache, int32_t group, struct pkv_group_usage *usage)
 {
-    if (cache == NULL || usage == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "%s is NULL", cache == NULL ? "cache" : "usage");
+    if (cache == NULL) {
+        return refuse(PKV_INVALID_ARGUMENT, "cache is NULL");
+    }
+    const enum pkv_status status = sized_check("usage", usage, struct pkv_group_usage, pinned);
+    if (status != PKV_OK) {
+        return status;
     }
     if (group < 0 || group >= cache->config.num_groups) {
         return refuse(PKV_INVALID_ARGUMENT, "group = %d, outside [0, %d)", group,
@@ -49,7 +65,7 @@ enum pkv_status pkv_cache_usage(pkv_cache *cache, int32_t group, struct pkv_grou
     const int32_t num_blocks = of->config->num_blocks;
     cache_lock(cache);
     const int32_t num_free = is_paged ? block_num_free(&of->blocks) : pkv_slots_num_free(of->slots);
-    *usage = (struct pkv_group_usage){
+    const struct pkv_group_usage found = {
         .num_blocks = num_blocks,
         .free = num_free,
         .held = num_blocks - num_free,
@@ -58,5 +74,6 @@ enum pkv_status pkv_cache_usage(pkv_cache *cache, int32_t group, struct pkv_grou
         .promised = is_paged ? num_free - seq_table_num_spare(&of->tables) : 0,
     };
     cache_unlock(cache);
+    sized_fill(usage, &found);
     return PKV_OK;
 }

@@ -3,6 +3,7 @@
  * The public calls that size a cache before anything is allocated. Sizes are exact: every module
  * computes what it will take. */
 #include "base/checked.h"
+#include "base/sized.h"
 #include "runtime/cache_carve.h"
 #include "runtime/config_check.h"
 
@@ -43,16 +44,17 @@ static enum pkv_status size_of(const struct pkv_cache_config *config,
     return status;
 }
 
-enum pkv_status pkv_cache_size(const struct pkv_cache_config *config, struct pkv_cache_sizes *sizes)
+enum pkv_status pkv_cache_size(const struct pkv_cache_config *given, struct pkv_cache_sizes *sizes)
 {
-    if (sizes == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "sizes is NULL");
+    struct pkv_cache_config config;
+    enum pkv_status status = sized_check("sizes", sizes, struct pkv_cache_sizes, token_bytes);
+    if (status == PKV_OK) {
+        status = config_take(given, &config);
     }
-    enum pkv_status status = config_check(config);
     if (status != PKV_OK) {
         return status;
     }
-    const struct pkv_cache_config resolved = config_resolve(config);
+    const struct pkv_cache_config resolved = config_resolve(&config);
     struct config_budget budget;
     status = config_share(&resolved, resolved.bytes, false, &budget);
     struct pkv_cache_sizes found;
@@ -60,29 +62,30 @@ enum pkv_status pkv_cache_size(const struct pkv_cache_config *config, struct pkv
         status = size_of(&resolved, &budget, &found);
     }
     if (status == PKV_OK) {
-        *sizes = found;
+        sized_fill(sizes, &found);
     }
     return status;
 }
 
-enum pkv_status pkv_cache_blocks_for_bytes(const struct pkv_cache_config *config, size_t bytes,
+enum pkv_status pkv_cache_blocks_for_bytes(const struct pkv_cache_config *given, size_t bytes,
                                            int32_t *num_blocks)
 {
     if (num_blocks == NULL) {
         return refuse(PKV_INVALID_ARGUMENT, "num_blocks is NULL");
     }
-    enum pkv_status status = config_check(config);
+    struct pkv_cache_config config;
+    enum pkv_status status = config_take(given, &config);
     if (status != PKV_OK) {
         return status;
     }
     struct config_budget budget;
-    status = config_share(config, bytes, true, &budget);
+    status = config_share(&config, bytes, true, &budget);
     struct config_group group;
-    for (int32_t g = 0; status == PKV_OK && g < config->num_groups; g++) {
-        status = config_group_of(config, &budget, g, &group);
+    for (int32_t g = 0; status == PKV_OK && g < config.num_groups; g++) {
+        status = config_group_of(&config, &budget, g, &group);
     }
-    for (int32_t g = 0; status == PKV_OK && g < config->num_groups; g++) {
-        status = config_group_of(config, &budget, g, &group);
+    for (int32_t g = 0; status == PKV_OK && g < config.num_groups; g++) {
+        status = config_group_of(&config, &budget, g, &group);
         num_blocks[g] = group.config.num_blocks;
     }
     return status;

@@ -130,7 +130,7 @@ static enum pkv_status add_group(const struct pkv_cache_config *config, int32_t 
     struct config_group group;
     resolve_group(config, g, &group);
     const int32_t num_blocks = group.config.num_blocks;
-    struct pkv_page_sizes sizes;
+    struct pkv_page_sizes sizes = {.size = sizeof sizes};
     const enum pkv_status status = sizes_with(&group, num_blocks > 0 ? num_blocks : 1, &sizes);
     if (status != PKV_OK) {
         return status;
@@ -171,7 +171,7 @@ static enum pkv_status blocks_of_share(const struct pkv_cache_config *config,
                                        const struct config_budget *budget,
                                        const struct config_group *group, int32_t *num_blocks)
 {
-    struct pkv_page_sizes sizes;
+    struct pkv_page_sizes sizes = {.size = sizeof sizes};
     enum pkv_status status = sizes_with(group, 1, &sizes);
     size_t needed = 0;
     if (status != PKV_OK || !needed_of(config, group, sizes.block_bytes, &needed)) {

@@ -11,6 +11,7 @@
 #include "base/dtype.h"
 #include "base/error.h"
 #include "base/hooks.h"
+#include "base/sized.h"
 #include "prefix/prefix_key.h"
 #include "runtime/config.h"
 
@@ -73,7 +74,7 @@ static enum pkv_status check_group(const struct pkv_cache_config *config, int32_
     if (status == PKV_OK && !group->v_in_k) {
         status = check_cache_dtype(prefix, "v_dtype", group->v_dtype);
     }
-    return status;
+    return status == PKV_OK ? sized_check_reserved(prefix, group->reserved) : status;
 }
 
 static bool same_floats(const float *a, int32_t a_count, const float *b, int32_t b_count)
@@ -123,7 +124,10 @@ static enum pkv_status check_layer(const struct pkv_cache_config *config, int32_
         {"group", layer->group, 0, config->num_groups - 1},
         {"num_heads", layer->num_heads, 1, INT32_MAX},
     };
-    const enum pkv_status status = check_bounds(prefix, bounds, sizeof bounds / sizeof bounds[0]);
+    enum pkv_status status = check_bounds(prefix, bounds, sizeof bounds / sizeof bounds[0]);
+    if (status == PKV_OK) {
+        status = sized_check_reserved(prefix, layer->reserved);
+    }
     if (status != PKV_OK) {
         return status;
     }
@@ -209,16 +213,12 @@ static enum pkv_status check_whole(const struct pkv_cache_config *config)
     return hooks_copy(&config->hooks, &hooks);
 }
 
-enum pkv_status config_check(const struct pkv_cache_config *config)
+enum pkv_status config_take(const struct pkv_cache_config *given, struct pkv_cache_config *config)
 {
-    if (config == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "config is NULL");
+    enum pkv_status status = sized_read("config", given, masked_hash_bits, config);
+    if (status == PKV_OK) {
+        status = check_whole(config);
     }
-    if (config->size != sizeof *config) {
-        return refuse(PKV_INVALID_ARGUMENT, "config->size = %zu, not %zu", config->size,
-                      sizeof *config);
-    }
-    enum pkv_status status = check_whole(config);
     for (int32_t g = 0; status == PKV_OK && g < config->num_groups; g++) {
         status = check_group(config, g);
     }

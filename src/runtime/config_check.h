@@ -7,7 +7,8 @@
 
 #include "pagedkv/cache.h"
 
-/* Refuses what a cache may not be, naming the field. PKV_INVALID_ARGUMENT, PKV_UNSUPPORTED. */
-enum pkv_status config_check(const struct pkv_cache_config *config);
+/* Reads a caller's config into *config, and refuses what a cache may not be, naming the field.
+ * PKV_INVALID_ARGUMENT, PKV_UNSUPPORTED. */
+enum pkv_status config_take(const struct pkv_cache_config *given, struct pkv_cache_config *config);
 
 #endif

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/little_endian.h"
+#include "base/sized.h"
 #include "prefix/prefix_blocks.h"
 #include "prefix/prefix_flush.h"
 #include "prefix/prefix_hash.h"
@@ -184,11 +185,14 @@ void events_copy_tokens(const struct events *events, int32_t max_events, int32_t
     }
 }
 
-int32_t events_drain(struct events *events, struct pkv_event *to, int32_t max_events)
+int32_t events_drain(struct events *events, void *to, size_t event_size, int32_t max_events)
 {
     int32_t moved = 0;
     while (moved < max_events && events->first < events->next) {
-        to[moved++] = events->ring[events->first++ % (uint64_t)events->capacity];
+        const struct pkv_event *from = &events->ring[events->first++ % (uint64_t)events->capacity];
+        sized_copy((unsigned char *)to + (size_t)moved * event_size, event_size, from,
+                   sizeof *from);
+        moved++;
     }
     return moved;
 }

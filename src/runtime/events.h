@@ -47,8 +47,9 @@ uint64_t events_seal(struct events *events);
 void events_copy_tokens(const struct events *events, int32_t max_events, int32_t *token_ids,
                         uint64_t *token_extra);
 
-/* Moves the oldest waiting events, at most max_events, to `to`; returns how many. */
-int32_t events_drain(struct events *events, struct pkv_event *to, int32_t max_events);
+/* Moves the oldest waiting events, at most max_events, to `to`, which lie event_size bytes apart;
+ * returns how many. */
+int32_t events_drain(struct events *events, void *to, size_t event_size, int32_t max_events);
 
 /* The events lost since this was asked last. */
 uint64_t events_take_lost(struct events *events);

@@ -6,6 +6,7 @@
  * the mutex is free between two of them. A block that is stored meanwhile takes an equal old one
  * apart itself, so events stay in the order of a flush that took no time. */
 #include "base/error.h"
+#include "base/sized.h"
 #include "prefix/prefix_flush.h"
 #include "runtime/namespace.h"
 
@@ -26,10 +27,18 @@ static void fill(const struct pkv_flush_report *found, const struct prefix_swept
                  struct pkv_flush_report *report)
 {
     if (report != NULL) {
-        *report = *found;
-        report->orphaned = (int32_t)swept->held;
-        report->removed = (int32_t)swept->freed;
+        struct pkv_flush_report made = *found;
+        made.orphaned = (int32_t)swept->held;
+        made.removed = (int32_t)swept->freed;
+        sized_fill(report, &made);
     }
+}
+
+/* A report is not always wanted. */
+static enum pkv_status check_report(const struct pkv_flush_report *report)
+{
+    return report != NULL ? sized_check("report", report, struct pkv_flush_report, removed)
+                          : PKV_OK;
 }
 
 /* Sweeps from one slice to the next. The mutex is held before and after. */
@@ -51,7 +60,10 @@ static void sweep(pkv_cache *cache, struct prefix_swept *swept)
 enum pkv_status pkv_namespace_flush(pkv_cache *cache, const struct pkv_namespace_field *field,
                                     struct pkv_flush_report *flushed)
 {
-    const enum pkv_status status = namespace_check_one(cache, field);
+    enum pkv_status status = namespace_check_one(cache, field);
+    if (status == PKV_OK) {
+        status = check_report(flushed);
+    }
     if (status != PKV_OK) {
         return status;
     }
@@ -68,7 +80,10 @@ enum pkv_status pkv_namespace_flush(pkv_cache *cache, const struct pkv_namespace
 
 enum pkv_status pkv_cache_reset(pkv_cache *cache, bool force, struct pkv_flush_report *cleared)
 {
-    const enum pkv_status status = cache_check_reuse(cache);
+    enum pkv_status status = cache_check_reuse(cache);
+    if (status == PKV_OK) {
+        status = check_report(cleared);
+    }
     if (status != PKV_OK) {
         return status;
     }

@@ -32,7 +32,7 @@ enum pkv_status group_add_sizes(const struct pkv_cache_config *config, int32_t i
                                 const struct config_group *of, struct pkv_cache_sizes *sizes)
 {
     const struct pkv_page_geometry geometry = config_geometry(of);
-    struct pkv_page_sizes pages;
+    struct pkv_page_sizes pages = {.size = sizeof pages};
     const enum pkv_status status = pkv_page_sizes_of(&geometry, &pages);
     if (status != PKV_OK) {
         return status;
@@ -92,7 +92,7 @@ static enum pkv_status build_tables(struct group *group, const struct pkv_cache_
 
 static enum pkv_status resolve_views(struct group *group, const struct pkv_page_geometry *geometry)
 {
-    struct pkv_page_sizes sizes;
+    struct pkv_page_sizes sizes = {.size = sizeof sizes};
     enum pkv_status status = pkv_pages_view(group->blocks.pages, 0, &group->first_view);
     if (status == PKV_OK) {
         status = pkv_page_sizes_of(geometry, &sizes);
@@ -134,7 +134,7 @@ void group_free(struct group *group, const struct pkv_hooks *hooks)
     pkv_slots_destroy(group->slots);
     pkv_pool_destroy(group->blocks.pool);
     pkv_pages_destroy(group->blocks.pages);
-    mem_unmap(hooks, group->tables.entries, group->tables.entry_bytes);
+    mem_unmap(hooks, group->tables.entries, group->tables.entry_bytes, PKV_MAP_TABLES);
 }
 
 void group_claim_slot(struct group *group, int32_t seq)

@@ -25,9 +25,10 @@ static enum pkv_status check_places(const struct pkv_block_key *keys, int32_t ma
     return PKV_OK;
 }
 
-static enum pkv_status check_config(const struct pkv_cache_config *config)
+static enum pkv_status take_config(const struct pkv_cache_config *given,
+                                   struct pkv_cache_config *config)
 {
-    const enum pkv_status status = config_check(config);
+    const enum pkv_status status = config_take(given, config);
     if (status != PKV_OK) {
         return status;
     }
@@ -67,28 +68,30 @@ static enum pkv_status write_keys(const struct pkv_cache_config *config,
     return PKV_OK;
 }
 
-enum pkv_status pkv_prefix_keys(const struct pkv_cache_config *config,
+enum pkv_status pkv_prefix_keys(const struct pkv_cache_config *given_config,
                                 const struct pkv_seq_options *options,
-                                const struct pkv_prompt *prompt, int32_t max_keys,
+                                const struct pkv_prompt *given_prompt, int32_t max_keys,
                                 struct pkv_block_key *keys, int32_t *count)
 {
+    struct pkv_cache_config config;
+    struct pkv_prompt prompt;
     struct namespace_fields fields;
     struct prefix_reach reach;
     enum pkv_status status = check_places(keys, max_keys, count);
     if (status == PKV_OK) {
-        status = check_config(config);
+        status = take_config(given_config, &config);
     }
     if (status == PKV_OK) {
-        status = prompt_check(prompt, true);
+        status = prompt_take(given_prompt, true, &prompt);
     }
     if (status == PKV_OK) {
-        status = reach_of(config, options, &fields, &reach);
+        status = reach_of(&config, options, &fields, &reach);
     }
     if (status != PKV_OK) {
         return status;
     }
-    const int32_t num_keys = min_i32(prompt->num_tokens / config->groups[0].block_size, max_keys);
-    status = num_keys > 0 ? write_keys(config, &reach, prompt, num_keys, keys) : PKV_OK;
+    const int32_t num_keys = min_i32(prompt.num_tokens / config.groups[0].block_size, max_keys);
+    status = num_keys > 0 ? write_keys(&config, &reach, &prompt, num_keys, keys) : PKV_OK;
     if (status == PKV_OK) {
         *count = num_keys;
     }

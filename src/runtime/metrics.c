@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/error.h"
+#include "base/sized.h"
 #include "pagedkv/metrics.h"
 #include "runtime/cache.h"
 
@@ -88,14 +89,18 @@ static void read_stats(const pkv_cache *cache, struct pkv_stats *stats)
 
 enum pkv_status pkv_cache_stats(pkv_cache *cache, struct pkv_stats *stats)
 {
-    if (cache == NULL || stats == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "%s is NULL", cache == NULL ? "cache" : "stats");
+    if (cache == NULL) {
+        return refuse(PKV_INVALID_ARGUMENT, "cache is NULL");
+    }
+    const enum pkv_status status = sized_check("stats", stats, struct pkv_stats, index_bytes);
+    if (status != PKV_OK) {
+        return status;
     }
     struct pkv_stats found;
     cache_lock(cache);
     read_stats(cache, &found);
     cache_unlock(cache);
-    *stats = found;
+    sized_fill(stats, &found);
     return PKV_OK;
 }
 
@@ -183,7 +188,7 @@ enum pkv_status pkv_metrics_write(pkv_cache *cache,
                                   bool (*write)(void *context, const char *text, size_t bytes),
                                   void *context)
 {
-    struct pkv_stats stats;
+    struct pkv_stats stats = {.size = sizeof stats};
     if (write == NULL) {
         return refuse(PKV_INVALID_ARGUMENT, "write is NULL");
     }

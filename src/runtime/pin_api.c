@@ -44,24 +44,27 @@ static enum pkv_status pin_run(pkv_cache *cache, const struct seq *model,
     return PKV_OK;
 }
 
-static enum pkv_status check_pin(const struct pkv_prompt *prompt, const pkv_pin *pin,
-                                 const int32_t *num_pinned)
+static enum pkv_status check_pin(const pkv_pin *pin, const int32_t *num_pinned)
 {
     if (pin == NULL || num_pinned == NULL) {
         return refuse(PKV_INVALID_ARGUMENT, "%s is NULL", pin == NULL ? "pin" : "num_pinned");
     }
-    return prompt_check(prompt, true);
+    return PKV_OK;
 }
 
 enum pkv_status pkv_prefix_pin(pkv_cache *cache, const struct pkv_seq_options *options,
-                               const struct pkv_prompt *prompt, uint64_t ttl_ns, uint64_t now_ns,
+                               const struct pkv_prompt *given, uint64_t ttl_ns, uint64_t now_ns,
                                pkv_pin *pin, int32_t *num_pinned)
 {
     struct seq model;
     struct namespace_fields fields;
+    struct pkv_prompt prompt;
     enum pkv_status status = cache_check_reuse(cache);
     if (status == PKV_OK) {
-        status = check_pin(prompt, pin, num_pinned);
+        status = check_pin(pin, num_pinned);
+    }
+    if (status == PKV_OK) {
+        status = prompt_take(given, true, &prompt);
     }
     if (status == PKV_OK) {
         status = seq_options_check(&cache->config, options, &model, &fields);
@@ -73,7 +76,7 @@ enum pkv_status pkv_prefix_pin(pkv_cache *cache, const struct pkv_seq_options *o
     pin_expire(&cache->pins, now_ns);
     status = namespace_look_up(cache, &fields, &model);
     if (status == PKV_OK) {
-        status = pin_run(cache, &model, prompt, end_of(ttl_ns, now_ns), pin, num_pinned);
+        status = pin_run(cache, &model, &prompt, end_of(ttl_ns, now_ns), pin, num_pinned);
     }
     cache_unlock(cache);
     return status;

@@ -5,17 +5,20 @@
  * Its quotas are found by field, because a set of fields that no sequence has yet can be short of
  * one all the same. */
 #include "base/error.h"
+#include "base/sized.h"
 #include "runtime/admission.h"
 #include "runtime/match.h"
 #include "runtime/namespace.h"
 #include "runtime/seq_options.h"
+#include "runtime/shortage.h"
 
 static void probe_open(pkv_cache *cache, struct admission_request *request,
-                       const struct namespace_fields *fields, struct pkv_probe *probe)
+                       const struct namespace_fields *fields, struct pkv_probe *probe,
+                       struct pkv_shortage *shortage)
 {
     struct admission_decision decision;
     request->quota = quota_of_fields(cache, fields->at, fields->count);
-    probe->status = admission_decide(cache, request, &decision, &probe->shortage);
+    probe->status = admission_decide(cache, request, &decision, shortage);
     probe->num_cached = decision.num_adopted * cache->reuse.block_size;
     probe->num_pending = match_pending(cache, request->model, request->prompt, probe->num_cached,
                                        request->max_cached);
@@ -25,15 +28,23 @@ static void probe_open(pkv_cache *cache, struct admission_request *request,
 }
 
 enum pkv_status pkv_cache_probe(pkv_cache *cache, const struct pkv_seq_options *options,
-                                const struct pkv_prompt *prompt, int32_t reserve_tokens,
-                                int32_t max_cached, struct pkv_probe *probe)
+                                const struct pkv_prompt *given, int32_t reserve_tokens,
+                                int32_t max_cached, struct pkv_probe *probe,
+                                struct pkv_shortage *shortage)
 {
-    if (cache == NULL || probe == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "%s is NULL", cache == NULL ? "cache" : "probe");
+    if (cache == NULL) {
+        return refuse(PKV_INVALID_ARGUMENT, "cache is NULL");
     }
     struct seq model;
     struct namespace_fields fields;
-    enum pkv_status status = admission_check(cache, prompt, reserve_tokens, max_cached);
+    struct pkv_prompt prompt;
+    enum pkv_status status = sized_check("probe", probe, struct pkv_probe, num_blocks);
+    if (status == PKV_OK) {
+        status = shortage_check(shortage);
+    }
+    if (status == PKV_OK) {
+        status = admission_take(cache, given, reserve_tokens, max_cached, &prompt);
+    }
     if (status == PKV_OK) {
         status = seq_options_check(&cache->config, options, &model, &fields);
     }
@@ -43,11 +54,12 @@ enum pkv_status pkv_cache_probe(pkv_cache *cache, const struct pkv_seq_options *
     struct admission_request request = {
         .model = &model,
         .index = NO_SEQ,
-        .prompt = prompt,
-        .num_cells = (int64_t)prompt->num_tokens + reserve_tokens,
+        .prompt = &prompt,
+        .num_cells = (int64_t)prompt.num_tokens + reserve_tokens,
         .max_cached = max_cached,
     };
     struct pkv_probe found = {0};
+    struct pkv_shortage lacking = {0};
     cache_lock(cache);
     if (cache_has_reuse(cache)) {
         status = namespace_look_up(cache, &fields, &model);
@@ -55,11 +67,14 @@ enum pkv_status pkv_cache_probe(pkv_cache *cache, const struct pkv_seq_options *
     if (status == PKV_OK && cache->is_closed) {
         found.status = PKV_BUSY;
     } else if (status == PKV_OK) {
-        probe_open(cache, &request, &fields, &found);
+        probe_open(cache, &request, &fields, &found, &lacking);
     }
     cache_unlock(cache);
     if (status == PKV_OK) {
-        *probe = found;
+        sized_fill(probe, &found);
+    }
+    if (status == PKV_OK && shortage != NULL && shortage_is_why(found.status)) {
+        sized_fill(shortage, &lacking);
     }
     return status;
 }
@@ -87,17 +102,18 @@ static enum pkv_status probe_groups(pkv_cache *cache, const struct namespace_fie
 }
 
 enum pkv_status pkv_cache_probe_groups(pkv_cache *cache, const struct pkv_seq_options *options,
-                                       const struct pkv_prompt *prompt, int32_t max_cached,
+                                       const struct pkv_prompt *given, int32_t max_cached,
                                        int32_t *group_cached, int32_t *num_cached)
 {
     struct seq model;
     struct namespace_fields fields;
+    struct pkv_prompt prompt;
     enum pkv_status status = cache_check_reuse(cache);
     if (status == PKV_OK && group_cached == NULL) {
         status = refuse(PKV_INVALID_ARGUMENT, "group_cached is NULL");
     }
     if (status == PKV_OK) {
-        status = admission_check(cache, prompt, 0, max_cached);
+        status = admission_take(cache, given, 0, max_cached, &prompt);
     }
     if (status == PKV_OK) {
         status = seq_options_check(&cache->config, options, &model, &fields);
@@ -106,7 +122,7 @@ enum pkv_status pkv_cache_probe_groups(pkv_cache *cache, const struct pkv_seq_op
         return status;
     }
     cache_lock(cache);
-    status = probe_groups(cache, &fields, &model, prompt, max_cached, group_cached, num_cached);
+    status = probe_groups(cache, &fields, &model, &prompt, max_cached, group_cached, num_cached);
     cache_unlock(cache);
     return status;
 }

@@ -6,6 +6,7 @@
 
 #include "attn/token_range.h"
 #include "base/error.h"
+#include "base/sized.h"
 
 /* Refuses range number `at`, which `what` completes. */
 static enum pkv_status refuse_range(const struct prompt_ranges *ranges, int32_t at,
@@ -47,14 +48,12 @@ enum pkv_status prompt_ranges_check(const struct prompt_ranges *ranges, bool for
     return PKV_OK;
 }
 
-enum pkv_status prompt_check(const struct pkv_prompt *prompt, bool for_reuse)
+enum pkv_status prompt_take(const struct pkv_prompt *given, bool for_reuse,
+                            struct pkv_prompt *prompt)
 {
-    if (prompt == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "prompt is NULL");
-    }
-    if (prompt->size != sizeof *prompt) {
-        return refuse(PKV_INVALID_ARGUMENT, "prompt->size = %zu, not %zu", prompt->size,
-                      sizeof *prompt);
+    const enum pkv_status status = sized_read("prompt", given, num_bidirectional, prompt);
+    if (status != PKV_OK) {
+        return status;
     }
     if (prompt->num_tokens < 0) {
         return refuse(PKV_INVALID_ARGUMENT, "prompt->num_tokens = %d, below 0", prompt->num_tokens);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * prompt.h: the check of a prompt that a caller passes: to admission, to a probe, to a pin; and of
+ * prompt.h: reads and checks a prompt that a caller passes: to admission, to a probe, to a pin; and
  * the bidirectional ranges of a prompt or of a row of a step. What is checked is the struct itself;
  * whether the prompt fits a cache is the question of those calls. */
 #ifndef PKV_RUNTIME_PROMPT_H
@@ -21,9 +21,11 @@ struct prompt_ranges {
     const uint64_t *extra; /* [length - past]; NULL = all 0 */
 };
 
-/* PKV_INVALID_ARGUMENT names what is wrong. A prompt of no tokens is sound. for_reuse: its tokens
- * are looked up in a prefix cache. O(ranges and their tokens). */
-enum pkv_status prompt_check(const struct pkv_prompt *prompt, bool for_reuse);
+/* Reads it into *prompt. PKV_INVALID_ARGUMENT names what is wrong; PKV_UNSUPPORTED for a field of a
+ * later version. A prompt of no tokens is sound. for_reuse: its tokens are looked up in a prefix
+ * cache. O(ranges and their tokens). */
+enum pkv_status prompt_take(const struct pkv_prompt *given, bool for_reuse,
+                            struct pkv_prompt *prompt);
 
 /* The same of ranges. for_reuse: each of their tokens needs an extra, because two ranges of equal
  * ids but other tokens behind them have other keys. */

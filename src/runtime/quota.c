@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/minmax.h"
+#include "base/sized.h"
 #include "prefix/prefix_quota.h"
 #include "runtime/namespace.h"
 #include "runtime/shortage.h"
@@ -103,17 +104,19 @@ enum pkv_status pkv_namespace_usage(pkv_cache *cache, const struct pkv_namespace
     if (status != PKV_OK) {
         return status;
     }
-    if (usage == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "usage is NULL");
+    status = sized_check("usage", usage, struct pkv_field_usage, cached);
+    if (status != PKV_OK) {
+        return status;
     }
     struct prefix_usage found = {0};
     cache_lock(cache);
     status = prefix_index_usage(cache->reuse.index, field, &found);
     cache_unlock(cache);
     if (status == PKV_OK) {
-        *usage = (struct pkv_field_usage){.held = found.held,
-                                          .quota = found.quota == INT64_MAX ? 0 : found.quota,
-                                          .cached = found.cached};
+        const struct pkv_field_usage made = {.held = found.held,
+                                             .quota = found.quota == INT64_MAX ? 0 : found.quota,
+                                             .cached = found.cached};
+        sized_fill(usage, &made);
     }
     return status;
 }

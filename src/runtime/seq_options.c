@@ -5,13 +5,10 @@
 #include "runtime/seq_options.h"
 
 #include "base/error.h"
+#include "base/sized.h"
 
 static enum pkv_status check_ranges(const struct pkv_seq_options *options, int32_t max_seq_len)
 {
-    if (options->size != sizeof *options) {
-        return refuse(PKV_INVALID_ARGUMENT, "options->size = %zu, not %zu", options->size,
-                      sizeof *options);
-    }
     if (options->max_rewind < 0 || options->max_rewind > max_seq_len) {
         return refuse(PKV_INVALID_ARGUMENT, "max_rewind = %d, outside [0, %d]", options->max_rewind,
                       max_seq_len);
@@ -32,17 +29,22 @@ static enum pkv_status check_ranges(const struct pkv_seq_options *options, int32
 }
 
 enum pkv_status seq_options_check(const struct pkv_cache_config *config,
-                                  const struct pkv_seq_options *options, struct seq *model,
+                                  const struct pkv_seq_options *given, struct seq *model,
                                   struct namespace_fields *fields)
 {
     const int32_t max_seq_len = config->max_seq_len;
     *model =
         (struct seq){.max_tokens = max_seq_len, .kept_prefix = -1, .reuse.newest = PREFIX_ROOT};
     fields->count = 0;
-    if (options == NULL) {
+    if (given == NULL) {
         return PKV_OK;
     }
-    enum pkv_status status = check_ranges(options, max_seq_len);
+    struct pkv_seq_options read;
+    const struct pkv_seq_options *options = &read;
+    enum pkv_status status = sized_read("options", given, no_publish, &read);
+    if (status == PKV_OK) {
+        status = check_ranges(options, max_seq_len);
+    }
     if (status != PKV_OK) {
         return status;
     }

@@ -50,8 +50,8 @@ enum pkv_status seq_tokens_map(struct seq_tokens_rows *rows, int32_t max_seqs, i
 
 void seq_tokens_unmap(struct seq_tokens_rows *rows, const struct pkv_hooks *hooks)
 {
-    mem_unmap(hooks, rows->ids, rows->id_bytes);
-    mem_unmap(hooks, rows->extra, rows->extra_bytes);
+    mem_unmap(hooks, rows->ids, rows->id_bytes, PKV_MAP_TABLES);
+    mem_unmap(hooks, rows->extra, rows->extra_bytes, PKV_MAP_TABLES);
 }
 
 struct pkv_prompt seq_tokens_at(const struct seq_tokens_rows *rows, int32_t seq,

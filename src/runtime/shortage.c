@@ -8,6 +8,13 @@
 #include <stdio.h>
 
 #include "base/error.h"
+#include "base/sized.h"
+
+enum pkv_status shortage_check(const struct pkv_shortage *shortage)
+{
+    return shortage != NULL ? sized_check("shortage", shortage, struct pkv_shortage, quota)
+                            : PKV_OK;
+}
 
 void shortage_fill(const struct shortage_demand *demand, struct pkv_shortage *shortage)
 {

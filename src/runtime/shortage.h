@@ -27,6 +27,9 @@ struct shortage_demand {
     int64_t available; /* that can be taken now; below 0 when a quota was lowered */
 };
 
+/* A caller's shortage that a call may fill; NULL = not wanted. PKV_INVALID_ARGUMENT. */
+enum pkv_status shortage_check(const struct pkv_shortage *shortage);
+
 /* Fills *shortage, but for evictable, which is 0. */
 void shortage_fill(const struct shortage_demand *demand, struct pkv_shortage *shortage);
 

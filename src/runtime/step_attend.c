@@ -7,6 +7,7 @@
 #include "attn/check_pointers.h"
 #include "attn/gqa_run.h"
 #include "base/error.h"
+#include "base/sized.h"
 #include "runtime/cache.h"
 
 /* One of q, k, v, out: there when it is needed, and its rows do not overlap. */
@@ -86,15 +87,17 @@ static enum pkv_status check_layer(pkv_cache *cache, pkv_step step, int32_t laye
 
 /* Checks everything and fills what attention takes for one layer. */
 static enum pkv_status prepare_layer(pkv_cache *cache, pkv_step step, int32_t layer,
-                                     const struct pkv_layer_io *io, struct gqa_layer *run)
+                                     const struct pkv_layer_io *given, struct gqa_layer *run)
 {
-    if (cache == NULL || io == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "%s is NULL", cache == NULL ? "cache" : "io");
+    if (cache == NULL) {
+        return refuse(PKV_INVALID_ARGUMENT, "cache is NULL");
     }
-    if (io->size != sizeof *io) {
-        return refuse(PKV_INVALID_ARGUMENT, "io->size = %zu, not %zu", io->size, sizeof *io);
+    struct pkv_layer_io read;
+    const struct pkv_layer_io *io = &read;
+    enum pkv_status status = sized_read("io", given, out_stride, &read);
+    if (status == PKV_OK) {
+        status = check_layer(cache, step, layer);
     }
-    const enum pkv_status status = check_layer(cache, step, layer);
     if (status != PKV_OK) {
         return status;
     }

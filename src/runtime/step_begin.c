@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/sized.h"
 #include "runtime/batch.h"
 #include "runtime/handle.h"
 #include "runtime/reservation.h"
@@ -154,26 +155,24 @@ static void report_shortage(enum pkv_status status, const struct pkv_shortage *f
                             struct pkv_shortage *shortage)
 {
     if (shortage != NULL && (status == PKV_OK || shortage_is_why(status))) {
-        *shortage = *found;
+        sized_fill(shortage, found);
     }
 }
 
-enum pkv_status pkv_step_begin(pkv_cache *cache, const struct pkv_batch *batch, pkv_step *step,
+enum pkv_status pkv_step_begin(pkv_cache *cache, const struct pkv_batch *given, pkv_step *step,
                                struct pkv_shortage *shortage)
 {
-    if (cache == NULL || batch == NULL || step == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "%s is NULL",
-                      cache == NULL   ? "cache"
-                      : batch == NULL ? "batch"
-                                      : "step");
+    if (cache == NULL || step == NULL) {
+        return refuse(PKV_INVALID_ARGUMENT, "%s is NULL", cache == NULL ? "cache" : "step");
     }
-    enum pkv_status status = batch_check(&cache->config, batch, shortage);
+    struct pkv_batch batch;
+    enum pkv_status status = batch_take(&cache->config, given, shortage, &batch);
     if (status != PKV_OK) {
         return status;
     }
     struct pkv_shortage found;
     cache_lock(cache);
-    status = begin(cache, batch, &found);
+    status = begin(cache, &batch, &found);
     if (status == PKV_OK) {
         *step = step_handle(&cache->step);
     }
@@ -182,19 +181,20 @@ enum pkv_status pkv_step_begin(pkv_cache *cache, const struct pkv_batch *batch, 
     return status;
 }
 
-enum pkv_status pkv_step_fits(pkv_cache *cache, const struct pkv_batch *batch,
+enum pkv_status pkv_step_fits(pkv_cache *cache, const struct pkv_batch *given,
                               struct pkv_shortage *shortage)
 {
-    if (cache == NULL || batch == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "%s is NULL", cache == NULL ? "cache" : "batch");
+    if (cache == NULL) {
+        return refuse(PKV_INVALID_ARGUMENT, "cache is NULL");
     }
-    enum pkv_status status = batch_check(&cache->config, batch, shortage);
+    struct pkv_batch batch;
+    enum pkv_status status = batch_take(&cache->config, given, shortage, &batch);
     if (status != PKV_OK) {
         return status;
     }
     struct pkv_shortage found;
     cache_lock(cache);
-    status = fits(cache, batch, &found);
+    status = fits(cache, &batch, &found);
     cache_unlock(cache);
     report_shortage(status, &found, shortage);
     return status;

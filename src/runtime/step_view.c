@@ -5,6 +5,7 @@
  * are read as one rectangle, so the short ones are set to -1 up to the end of the longest. */
 #include "base/error.h"
 #include "base/minmax.h"
+#include "base/sized.h"
 #include "runtime/cache.h"
 
 /* The entries of the longest table, which all tables have from now on. */
@@ -50,17 +51,22 @@ static struct pkv_step_view view_of(const pkv_cache *cache, int32_t g)
 enum pkv_status pkv_step_view(pkv_cache *cache, pkv_step step, int32_t group,
                               struct pkv_step_view *view)
 {
-    if (cache == NULL || view == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "%s is NULL", cache == NULL ? "cache" : "view");
+    if (cache == NULL) {
+        return refuse(PKV_INVALID_ARGUMENT, "cache is NULL");
+    }
+    enum pkv_status status = sized_check("view", view, struct pkv_step_view, layer_stride_bytes);
+    if (status != PKV_OK) {
+        return status;
     }
     if (group < 0 || group >= cache->config.num_groups) {
         return refuse(PKV_INVALID_ARGUMENT, "group = %d, outside [0, %d)", group,
                       cache->config.num_groups);
     }
     cache_lock(cache);
-    const enum pkv_status status = step_check(&cache->step, step);
+    status = step_check(&cache->step, step);
     if (status == PKV_OK) {
-        *view = view_of(cache, group);
+        const struct pkv_step_view found = view_of(cache, group);
+        sized_fill(view, &found);
     }
     cache_unlock(cache);
     return status;

@@ -12,8 +12,10 @@
 static struct pkv_block_info info_of(const pkv_cache *cache, int32_t g, int32_t block)
 {
     const struct group *group = &cache->groups[g];
-    struct pkv_block_info info = {
-        .group = g, .block = block, .ref_count = pkv_pool_ref_count(group->blocks.pool, block)};
+    struct pkv_block_info info = {.size = sizeof info,
+                                  .group = g,
+                                  .block = block,
+                                  .ref_count = pkv_pool_ref_count(group->blocks.pool, block)};
     if (cache_has_reuse(cache)) {
         const struct prefix_ref node = prefix_index_node_of(cache->reuse.index, g, block);
         info.is_indexed = prefix_index_is_live(cache->reuse.index, node);

@@ -3,6 +3,7 @@
  * A waiter wants what its admission lacked, and no more than that: the admission that follows
  * finds out what else there is to want. */
 #include "base/error.h"
+#include "base/sized.h"
 #include "runtime/admission.h"
 #include "runtime/shortage.h"
 
@@ -76,17 +77,21 @@ static bool init_condition(pthread_cond_t *condition)
     return made;
 }
 
-enum pkv_status pkv_wait_free(pkv_cache *cache, pkv_seq seq, const struct pkv_shortage *shortage,
+enum pkv_status pkv_wait_free(pkv_cache *cache, pkv_seq seq, const struct pkv_shortage *given,
                               uint64_t timeout_ns)
 {
-    if (cache == NULL || shortage == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "%s is NULL", cache == NULL ? "cache" : "shortage");
+    struct pkv_shortage shortage;
+    if (cache == NULL) {
+        return refuse(PKV_INVALID_ARGUMENT, "cache is NULL");
     }
-    enum pkv_status status = check_shortage(cache, shortage);
+    enum pkv_status status = sized_read("shortage", given, quota, &shortage);
+    if (status == PKV_OK) {
+        status = check_shortage(cache, &shortage);
+    }
     if (status != PKV_OK) {
         return status;
     }
-    struct wait_record waiter = {.answer = answer, .seq = seq, .shortage = shortage};
+    struct wait_record waiter = {.answer = answer, .seq = seq, .shortage = &shortage};
     if (!init_condition(&waiter.changed)) {
         return refuse(PKV_NO_MEMORY, "no memory for a condition");
     }

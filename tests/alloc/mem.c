@@ -79,14 +79,14 @@ static void the_callers_hooks_go_before_everything(void)
     ASSERT_STATUS(PKV_OK, mem_open(&mem, &hooks));
     CU_ASSERT(!mem.has_arena);
     void *a = mem.routed.alloc(mem.routed.context, 128, 64);
-    void *b = mem_map(&mem.routed, 4096);
+    void *b = mem_map(&mem.routed, 4096, PKV_MAP_PAYLOAD);
     CU_ASSERT_FATAL(a != NULL && b != NULL);
     CU_ASSERT(memory.live == 2 && memory.live_bytes == 128 + 4096);
     CU_ASSERT(mem.bytes_used == 128 && mem.bytes_mapped == 4096);
     mem.routed.log(mem.routed.context, PKV_LOG_INFO, "a line");
     CU_ASSERT_EQUAL(memory.num_logged, 1);
     mem.routed.free(mem.routed.context, a, 128, 64);
-    mem_unmap(&mem.routed, b, 4096);
+    mem_unmap(&mem.routed, b, 4096, PKV_MAP_PAYLOAD);
     CU_ASSERT(memory.live == 0 && memory.live_bytes == 0);
     CU_ASSERT(mem.bytes_used == 0 && mem.bytes_mapped == 0);
     mem_close(&mem);
@@ -108,12 +108,12 @@ static void memory_that_is_refused_is_not_counted(void)
     struct mem mem;
     ASSERT_STATUS(PKV_OK, mem_open(&mem, &hooks));
     CU_ASSERT_PTR_NULL(mem.routed.alloc(mem.routed.context, 128, 64));
-    CU_ASSERT_PTR_NULL(mem_map(&mem.routed, 4096));
+    CU_ASSERT_PTR_NULL(mem_map(&mem.routed, 4096, PKV_MAP_PAYLOAD));
     CU_ASSERT(mem.bytes_used == 0 && mem.bytes_mapped == 0);
     mem_close(&mem);
     ASSERT_STATUS(PKV_OK, mem_open(&mem, NULL));
     CU_ASSERT_PTR_NULL(mem.routed.alloc(mem.routed.context, SIZE_MAX, 64));
-    CU_ASSERT_PTR_NULL(mem_map(&mem.routed, SIZE_MAX));
+    CU_ASSERT_PTR_NULL(mem_map(&mem.routed, SIZE_MAX, PKV_MAP_PAYLOAD));
     CU_ASSERT(mem.bytes_used == 0 && mem.bytes_mapped == 0);
     mem_close(&mem);
 }
@@ -125,7 +125,7 @@ static void pages_are_aligned_and_writable_to_the_last_byte(void)
         1, 4096, 4097, MEM_PAGE_ALIGNMENT, MEM_PAGE_ALIGNMENT + 1, 5 * MEM_PAGE_ALIGNMENT - 1};
     unsigned char *held[sizeof sizes / sizeof sizes[0]];
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        held[i] = mem_map(&none, sizes[i]);
+        held[i] = mem_map(&none, sizes[i], PKV_MAP_PAYLOAD);
         CU_ASSERT_FATAL(held[i] != NULL);
         CU_ASSERT_EQUAL((uintptr_t)held[i] % MEM_PAGE_ALIGNMENT, 0);
         held[i][0] = (unsigned char)i;
@@ -133,9 +133,9 @@ static void pages_are_aligned_and_writable_to_the_last_byte(void)
     }
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         CU_ASSERT(held[i][0] == i && held[i][sizes[i] - 1] == i);
-        mem_unmap(&none, held[i], sizes[i]);
+        mem_unmap(&none, held[i], sizes[i], PKV_MAP_PAYLOAD);
     }
-    mem_unmap(&none, NULL, 4096);
+    mem_unmap(&none, NULL, 4096, PKV_MAP_PAYLOAD);
 }
 
 /* Pages of the address space that this process has mapped; 0 where the system does not say. */
@@ -164,12 +164,12 @@ static void pages_leave_nothing_mapped_beside_them(void)
     }
     void *held[ROUNDS];
     for (int i = 0; i < ROUNDS; i++) {
-        held[i] = mem_map(&none, BYTES);
+        held[i] = mem_map(&none, BYTES, PKV_MAP_PAYLOAD);
         CU_ASSERT_FATAL(held[i] != NULL);
     }
     const long with_all = mapped_pages();
     for (int i = 0; i < ROUNDS; i++) {
-        mem_unmap(&none, held[i], BYTES);
+        mem_unmap(&none, held[i], BYTES, PKV_MAP_PAYLOAD);
     }
     const long page_bytes = sysconf(_SC_PAGESIZE);
     const long rounded = (BYTES + page_bytes - 1) / page_bytes;
@@ -180,48 +180,50 @@ static void pages_leave_nothing_mapped_beside_them(void)
 static void pages_that_cannot_be_had_are_null(void)
 {
     static const struct pkv_hooks none;
-    CU_ASSERT_PTR_NULL(mem_map(&none, 0));
-    CU_ASSERT_PTR_NULL(mem_map(&none, SIZE_MAX));
-    CU_ASSERT_PTR_NULL(mem_map(&none, SIZE_MAX - 8192));
-    CU_ASSERT_PTR_NULL(mem_map(&none, SIZE_MAX / 2));
+    CU_ASSERT_PTR_NULL(mem_map(&none, 0, PKV_MAP_PAYLOAD));
+    CU_ASSERT_PTR_NULL(mem_map(&none, SIZE_MAX, PKV_MAP_PAYLOAD));
+    CU_ASSERT_PTR_NULL(mem_map(&none, SIZE_MAX - 8192, PKV_MAP_PAYLOAD));
+    CU_ASSERT_PTR_NULL(mem_map(&none, SIZE_MAX / 2, PKV_MAP_PAYLOAD));
 }
 
 struct map_request {
     size_t bytes;
     size_t alignment;
     int node;
+    enum pkv_map_kind kind;
 };
 
-static void *recorded_map(void *context, size_t bytes, size_t alignment, int node)
+static void *recorded_map(void *context, size_t bytes, size_t alignment, int node,
+                          enum pkv_map_kind kind)
 {
     static char page[64];
-    const struct map_request request = {bytes, alignment, node};
+    const struct map_request request = {bytes, alignment, node, kind};
     memcpy(context, &request, sizeof request);
     return page;
 }
 
-static void recorded_unmap(void *context, void *memory, size_t bytes)
+static void recorded_unmap(void *context, void *memory, size_t bytes, enum pkv_map_kind kind)
 {
-    const struct map_request request = {bytes, 0, memory != NULL};
+    const struct map_request request = {bytes, 0, memory != NULL, kind};
     memcpy(context, &request, sizeof request);
 }
 
-static void the_page_hook_is_told_bytes_alignment_and_any_node(void)
+static void the_page_hook_is_told_bytes_alignment_any_node_and_what_for(void)
 {
-    struct map_request request = {0, 0, 0};
+    struct map_request request = {0};
     const struct pkv_hooks hooks = {
         .context = &request, .map_pages = recorded_map, .unmap_pages = recorded_unmap};
     struct mem mem;
     ASSERT_STATUS(PKV_OK, mem_open(&mem, &hooks));
-    void *pages = mem_map(&mem.routed, 12345);
+    void *pages = mem_map(&mem.routed, 12345, PKV_MAP_TABLES);
     CU_ASSERT(request.bytes == 12345 && request.alignment == MEM_PAGE_ALIGNMENT);
-    CU_ASSERT_EQUAL(request.node, -1);
-    mem_unmap(&mem.routed, pages, 12345);
-    CU_ASSERT(request.bytes == 12345 && request.node == 1);
+    CU_ASSERT(request.node == -1 && request.kind == PKV_MAP_TABLES);
+    mem_unmap(&mem.routed, pages, 12345, PKV_MAP_TABLES);
+    CU_ASSERT(request.bytes == 12345 && request.node == 1 && request.kind == PKV_MAP_TABLES);
     pages = mem_map_table(&mem.routed, 12345);
     CU_ASSERT(request.bytes == 12345 && request.alignment == MEM_TABLE_ALIGNMENT);
-    CU_ASSERT_EQUAL(request.node, -1);
-    mem_unmap(&mem.routed, pages, 12345);
+    CU_ASSERT(request.node == -1 && request.kind == PKV_MAP_TABLES);
+    mem_unmap(&mem.routed, pages, 12345, PKV_MAP_TABLES);
     mem_close(&mem);
 }
 
@@ -278,7 +280,7 @@ static const struct test_case cases[] = {
     TEST(pages_are_aligned_and_writable_to_the_last_byte),
     TEST(pages_leave_nothing_mapped_beside_them),
     TEST(pages_that_cannot_be_had_are_null),
-    TEST(the_page_hook_is_told_bytes_alignment_and_any_node),
+    TEST(the_page_hook_is_told_bytes_alignment_any_node_and_what_for),
     TEST(counts_stay_exact_when_threads_allocate_at_once),
     TEST(build_info_names_version_threads_and_allocator),
     TEST_END,

@@ -115,10 +115,10 @@ static pkv_seq any_seq(struct fuzz *fuzz, const struct life *life)
 static void use_seq(struct fuzz *fuzz, struct life *life)
 {
     pkv_seq *seq = &life->seqs[fuzz_in(fuzz, 0, HANDLES - 1)];
-    struct pkv_admission admission;
+    struct pkv_admission admission = {.size = sizeof admission};
     const struct pkv_prompt prompt = {
         .size = sizeof prompt, .token_ids = life->ids, .num_tokens = fuzz_int32(fuzz, 40)};
-    struct pkv_shortage shortage;
+    struct pkv_shortage shortage = {.size = sizeof shortage};
     struct pkv_seq_options options = {.size = sizeof options};
     options.max_rewind = fuzz_once_in(fuzz, 6) ? fuzz_int32(fuzz, 6) : 0;
     const bool is_long = prompt.num_tokens > 64;
@@ -173,7 +173,7 @@ static void use_step(struct fuzz *fuzz, struct life *life)
     pkv_seq seqs[HANDLES];
     int32_t q_lens[HANDLES];
     pkv_step step = {0};
-    struct pkv_shortage shortage = {0};
+    struct pkv_shortage shortage = {.size = sizeof shortage};
     struct pkv_batch batch = {.size = sizeof batch,
                               .seqs = seqs,
                               .q_lens = q_lens,
@@ -198,15 +198,15 @@ static void use_prefix(struct fuzz *fuzz, struct life *life)
         .size = sizeof prompt, .token_ids = life->ids, .num_tokens = fuzz_in(fuzz, -1, 40)};
     const struct pkv_namespace_field field = {.tag = 1, .length = 1, .bytes = "x"};
     const unsigned allowed = allowed_seq | FUZZ_MAY(PKV_UNSUPPORTED);
-    struct pkv_probe probe;
-    struct pkv_stats stats = {0};
+    struct pkv_probe probe = {.size = sizeof probe};
+    struct pkv_stats stats = {.size = sizeof stats};
     pkv_pin pin = {random_u64(&fuzz->random)};
     int32_t num_pinned = 0;
     switch (fuzz_in(fuzz, 0, 4)) {
     case 0:
         (void)FUZZ_CALL(fuzz, allowed,
                         pkv_cache_probe(life->cache, NULL, &prompt, fuzz_int32(fuzz, 9),
-                                        fuzz_int32(fuzz, 40), &probe));
+                                        fuzz_int32(fuzz, 40), &probe, NULL));
         break;
     case 1:
         if (FUZZ_CALL(fuzz, allowed,
@@ -242,7 +242,7 @@ static void live(struct fuzz *fuzz, pkv_cache *cache, const struct setup *setup)
 void fuzz_cache(struct fuzz *fuzz)
 {
     struct setup setup;
-    struct pkv_cache_sizes sizes = {0};
+    struct pkv_cache_sizes sizes = {.size = sizeof sizes};
     pkv_cache *cache = NULL;
     const unsigned allowed = ALLOWED_INVALID | FUZZ_MAY(PKV_UNSUPPORTED) | FUZZ_MAY(PKV_NEVER_FITS);
     good(fuzz, &setup);

@@ -117,14 +117,17 @@ static void hook_free(void *context, void *memory, size_t bytes, size_t alignmen
     free(memory);
 }
 
-static void *hook_map(void *context, size_t bytes, size_t alignment, int node)
+static void *hook_map(void *context, size_t bytes, size_t alignment, int node,
+                      enum pkv_map_kind kind)
 {
+    (void)kind;
     (void)node;
     return limited(context, bytes, alignment);
 }
 
-static void hook_unmap(void *context, void *memory, size_t bytes)
+static void hook_unmap(void *context, void *memory, size_t bytes, enum pkv_map_kind kind)
 {
+    (void)kind;
     hook_free(context, memory, bytes, 0);
 }
 

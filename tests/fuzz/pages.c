@@ -37,8 +37,8 @@ static void any_shape(struct fuzz *fuzz)
 {
     const struct pkv_page_geometry g = geometry_of(fuzz, false);
     const unsigned allowed = ALLOWED_INVALID | FUZZ_MAY(PKV_UNSUPPORTED);
-    struct pkv_page_sizes sizes = {0};
-    struct pkv_page_sizes untouched = {0};
+    struct pkv_page_sizes sizes = {.size = sizeof sizes};
+    struct pkv_page_sizes untouched = {.size = sizeof untouched};
     pkv_pages *pages = NULL;
     const bool fits = FUZZ_CALL(fuzz, allowed, pkv_page_sizes_of(&g, &sizes));
     if (fits) {

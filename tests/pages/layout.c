@@ -25,7 +25,7 @@ static struct pkv_page_geometry geometry_of(int32_t num_layers, int32_t kv_heads
 
 static struct pkv_page_sizes sizes_of(const struct pkv_page_geometry *geometry)
 {
-    struct pkv_page_sizes sizes = {0};
+    struct pkv_page_sizes sizes = {.size = sizeof sizes};
     ASSERT_STATUS(PKV_OK, pkv_page_sizes_of(geometry, &sizes));
     return sizes;
 }
@@ -117,6 +117,7 @@ static void assert_refused(enum pkv_status expected, const struct pkv_page_geome
 {
     struct pkv_page_sizes sizes, before;
     memset(&sizes, 0x5a, sizeof sizes);
+    sizes.size = sizeof sizes;
     before = sizes;
     ASSERT_REFUSED(expected, field, pkv_page_sizes_of(geometry, &sizes));
     CU_ASSERT(memcmp(&sizes, &before, sizeof sizes) == 0);

@@ -58,7 +58,7 @@ static unsigned char *payload_of(const pkv_pages *pages)
 
 static size_t payload_bytes(const struct pkv_page_geometry *geometry)
 {
-    struct pkv_page_sizes sizes = {0};
+    struct pkv_page_sizes sizes = {.size = sizeof sizes};
     ASSERT_STATUS(PKV_OK, pkv_page_sizes_of(geometry, &sizes));
     return sizes.payload_bytes;
 }

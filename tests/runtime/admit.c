@@ -12,7 +12,7 @@ static struct prefix_seq a, b, d, sessions[4];
 static enum pkv_status try_admit(struct runtime_case *c, struct prefix_seq *seq, int32_t num_tokens,
                                  int32_t reserve, struct pkv_shortage *shortage)
 {
-    struct pkv_admission admission = {0};
+    struct pkv_admission admission = {.size = sizeof admission};
     const uint64_t before = prefix_digest(c);
     const struct pkv_probe probe = prefix_probe(c, seq, num_tokens, reserve);
     const enum pkv_status status =
@@ -22,9 +22,9 @@ static enum pkv_status try_admit(struct runtime_case *c, struct prefix_seq *seq,
     if (status != PKV_OK) {
         CU_ASSERT_EQUAL(prefix_digest(c), before);
         CU_ASSERT(shortage->need > shortage->free);
-        CU_ASSERT(probe.shortage.need == shortage->need && probe.shortage.free == shortage->free &&
-                  probe.shortage.quota == shortage->quota &&
-                  probe.shortage.evictable == shortage->evictable);
+        CU_ASSERT(c->lacking.need == shortage->need && c->lacking.free == shortage->free &&
+                  c->lacking.quota == shortage->quota &&
+                  c->lacking.evictable == shortage->evictable);
     } else {
         CU_ASSERT_EQUAL(probe.num_cached, admission.num_cached);
         CU_ASSERT_EQUAL(probe.num_blocks, admission.num_blocks);
@@ -41,7 +41,7 @@ static enum pkv_status try_admit(struct runtime_case *c, struct prefix_seq *seq,
 static void admission_does_not_evict_its_own_hit(void)
 {
     struct runtime_case c;
-    struct pkv_shortage shortage = {0};
+    struct pkv_shortage shortage = {.size = sizeof shortage};
     prefix_init(&c);
     c.groups[0].num_blocks = 5;
     case_open(&c);
@@ -71,7 +71,7 @@ static void admission_does_not_evict_its_own_hit(void)
 static void not_now_and_never_are_told_apart(void)
 {
     struct runtime_case c;
-    struct pkv_shortage shortage = {0};
+    struct pkv_shortage shortage = {.size = sizeof shortage};
     prefix_init(&c);
     c.groups[0].num_blocks = 7;
     case_open(&c);
@@ -92,7 +92,7 @@ static void not_now_and_never_are_told_apart(void)
 static void watermark_stays_free(void)
 {
     struct runtime_case c;
-    struct pkv_shortage shortage = {0};
+    struct pkv_shortage shortage = {.size = sizeof shortage};
     prefix_init(&c);
     c.groups[0].num_blocks = 8;
     c.config.watermark_blocks = 2;
@@ -115,7 +115,7 @@ static void watermark_stays_free(void)
 static void quota_bounds_what_a_namespace_holds(void)
 {
     struct runtime_case c;
-    struct pkv_shortage shortage = {0};
+    struct pkv_shortage shortage = {.size = sizeof shortage};
     prefix_init(&c);
     case_open(&c);
     const struct pkv_namespace_field fields[] = {prefix_field_of(1, "ann", 0),
@@ -131,7 +131,7 @@ static void quota_bounds_what_a_namespace_holds(void)
     ASSERT_STATUS(PKV_NO_BLOCKS, try_admit(&c, &b, 12, 0, &shortage));
     CU_ASSERT(shortage.need == 3 && shortage.free == 2 && shortage.quota == 6);
     ASSERT_STATUS(PKV_OK, try_admit(&c, &b, 8, 0, &shortage));
-    struct pkv_field_usage usage = {0};
+    struct pkv_field_usage usage = {.size = sizeof usage};
     ASSERT_STATUS(PKV_OK, pkv_namespace_usage(c.cache, &fields[0], &usage));
     CU_ASSERT(usage.held == 6 && usage.quota == 6);
     prefix_append(&c, &b, 8);

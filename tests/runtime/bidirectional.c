@@ -228,15 +228,15 @@ static void hits_end_before_or_behind_a_range(void)
     const struct pkv_prompt prompt = prompt_of(&r, 10);
     for (int32_t i = 0; i < 22; i++) {
         struct runtime_case c;
-        struct pkv_admission admission;
-        struct pkv_probe probe;
+        struct pkv_admission admission = {.size = sizeof admission};
+        struct pkv_probe probe = {.size = sizeof probe};
         init(&c, true);
         c.groups[0].sliding_window = i % 2 ? 3 : 0;
         case_open(&c);
         compute(&c, &r);
         struct chunk chunk = {.request = &r, .end = 10};
         ASSERT_STATUS(PKV_OK, pkv_seq_create(c.cache, NULL, &chunk.seq));
-        ASSERT_STATUS(PKV_OK, pkv_cache_probe(c.cache, NULL, &prompt, 0, i / 2, &probe));
+        ASSERT_STATUS(PKV_OK, pkv_cache_probe(c.cache, NULL, &prompt, 0, i / 2, &probe, NULL));
         ASSERT_STATUS(PKV_OK,
                       pkv_seq_admit(c.cache, chunk.seq, &prompt, 0, i / 2, &admission, NULL));
         CU_ASSERT_EQUAL(admission.num_cached, hits[i / 2]);
@@ -254,8 +254,8 @@ static void hits_end_before_or_behind_a_range(void)
 static void pending_tokens_and_pins_end_before_or_behind_a_range(void)
 {
     struct runtime_case c;
-    struct pkv_admission admission;
-    struct pkv_probe probe;
+    struct pkv_admission admission = {.size = sizeof admission};
+    struct pkv_probe probe = {.size = sizeof probe};
     pkv_pin pin;
     int32_t num_pinned = -1;
     const struct request r = ten_tokens();
@@ -265,9 +265,9 @@ static void pending_tokens_and_pins_end_before_or_behind_a_range(void)
     struct chunk chunk = {.request = &r, .end = 10};
     ASSERT_STATUS(PKV_OK, pkv_seq_create(c.cache, NULL, &chunk.seq));
     ASSERT_STATUS(PKV_OK, pkv_seq_admit(c.cache, chunk.seq, &prompt, 0, 10, &admission, NULL));
-    ASSERT_STATUS(PKV_OK, pkv_cache_probe(c.cache, NULL, &prompt, 0, 7, &probe));
+    ASSERT_STATUS(PKV_OK, pkv_cache_probe(c.cache, NULL, &prompt, 0, 7, &probe, NULL));
     CU_ASSERT_EQUAL(probe.num_pending, 2);
-    ASSERT_STATUS(PKV_OK, pkv_cache_probe(c.cache, NULL, &prompt, 0, 8, &probe));
+    ASSERT_STATUS(PKV_OK, pkv_cache_probe(c.cache, NULL, &prompt, 0, 8, &probe, NULL));
     CU_ASSERT_EQUAL(probe.num_pending, 8);
     run_chunk(&c, &chunk, outputs);
     ASSERT_STATUS(PKV_OK, pkv_prefix_pin(c.cache, NULL, &prompt, 0, 0, &pin, &num_pinned));
@@ -387,14 +387,14 @@ static void ranges_without_their_counts_refuse_in_a_batch(void)
 static void assert_prompt_refuses(struct runtime_case *c, pkv_seq seq,
                                   const struct pkv_prompt *prompt, const char *culprit)
 {
-    struct pkv_admission admission = {-1, -1, -1};
-    struct pkv_probe probe;
+    struct pkv_admission admission = {sizeof admission, -1, -1, -1};
+    struct pkv_probe probe = {.size = sizeof probe};
     pkv_pin pin;
     int32_t num_pinned = -1;
     ASSERT_REFUSED(PKV_INVALID_ARGUMENT, culprit,
                    pkv_seq_admit(c->cache, seq, prompt, 0, 0, &admission, NULL));
     ASSERT_REFUSED(PKV_INVALID_ARGUMENT, culprit,
-                   pkv_cache_probe(c->cache, NULL, prompt, 0, 0, &probe));
+                   pkv_cache_probe(c->cache, NULL, prompt, 0, 0, &probe, NULL));
     ASSERT_REFUSED(PKV_INVALID_ARGUMENT, culprit,
                    pkv_prefix_pin(c->cache, NULL, prompt, 0, 0, &pin, &num_pinned));
     CU_ASSERT_EQUAL(admission.num_cached, -1);
@@ -463,7 +463,7 @@ static void a_commit_cuts_no_range(void)
 static void the_view_of_a_step_shows_its_ranges(void)
 {
     struct runtime_case c;
-    struct pkv_step_view view;
+    struct pkv_step_view view = {.size = sizeof view};
     pkv_step step;
     const struct request r = ten_tokens();
     init(&c, false);
@@ -540,13 +540,13 @@ static void run_request(struct runtime_case *c, struct test_random *random,
                         pkv_workspace *workspace, const struct request *r, struct totals *totals)
 {
     static float expected[MAX_TOKENS * WIDTH];
-    struct pkv_admission admission = {0};
-    struct pkv_probe uncut;
+    struct pkv_admission admission = {.size = sizeof admission};
+    struct pkv_probe uncut = {.size = sizeof uncut};
     struct pkv_prompt prompt = prompt_of(r, r->num_tokens);
     struct chunk chunk = {.request = r};
     ASSERT_STATUS(PKV_OK, pkv_seq_create(c->cache, NULL, &chunk.seq));
     prompt.num_bidirectional = 0;
-    ASSERT_STATUS(PKV_OK, pkv_cache_probe(c->cache, NULL, &prompt, 0, r->num_tokens, &uncut));
+    ASSERT_STATUS(PKV_OK, pkv_cache_probe(c->cache, NULL, &prompt, 0, r->num_tokens, &uncut, NULL));
     prompt.num_bidirectional = r->num_ranges;
     ASSERT_STATUS(PKV_OK,
                   pkv_seq_admit(c->cache, chunk.seq, &prompt, 0, r->num_tokens, &admission, NULL));

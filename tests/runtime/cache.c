@@ -103,7 +103,7 @@ static void spoil(struct runtime_case *c, const struct fault *fault)
 static void assert_refused(struct runtime_case *c, enum pkv_status status, const char *name,
                            const char *where)
 {
-    struct pkv_cache_sizes sizes = {1, 2, 3, 4};
+    struct pkv_cache_sizes sizes = {sizeof sizes, 1, 2, 3, 4};
     pkv_cache *cache = NULL;
     ASSERT_CASE_REFUSED(where, status, name, pkv_cache_size(&c->config, &sizes));
     ASSERT_CASE_REFUSED(name, status, where, pkv_cache_size(&c->config, &sizes));
@@ -130,7 +130,7 @@ static void every_bad_field_refuses_and_is_named(void)
 static void the_config_of_these_cases_is_itself_accepted(void)
 {
     struct runtime_case c;
-    struct pkv_cache_sizes sizes = {0};
+    struct pkv_cache_sizes sizes = {.size = sizeof sizes};
     init_two_groups(&c);
     ASSERT_STATUS(PKV_OK, pkv_cache_size(&c.config, &sizes));
     case_open(&c);
@@ -140,7 +140,7 @@ static void the_config_of_these_cases_is_itself_accepted(void)
 static void a_group_without_blocks_or_budget_refuses(void)
 {
     struct runtime_case c;
-    struct pkv_cache_sizes sizes = {0};
+    struct pkv_cache_sizes sizes = {.size = sizeof sizes};
     init_two_groups(&c);
     c.groups[1].num_blocks = 0;
     c.config.bytes = 0;
@@ -244,7 +244,7 @@ static void constants_that_need_others_refuse_alone(void)
 static void a_geometry_past_all_memory_refuses(void)
 {
     struct runtime_case c;
-    struct pkv_cache_sizes sizes = {0};
+    struct pkv_cache_sizes sizes = {.size = sizeof sizes};
     pkv_cache *cache = NULL;
     case_init(&c);
     c.groups[0].kv_heads = c.layers[0].num_heads = INT32_MAX;
@@ -258,10 +258,10 @@ static void a_geometry_past_all_memory_refuses(void)
 static void null_arguments_refuse(void)
 {
     struct runtime_case c;
-    struct pkv_cache_sizes sizes;
-    struct pkv_cache_config config;
+    struct pkv_cache_sizes sizes = {.size = sizeof sizes};
+    struct pkv_cache_config config = {.size = sizeof config};
     struct pkv_kv_view view;
-    struct pkv_group_usage usage;
+    struct pkv_group_usage usage = {.size = sizeof usage};
     int32_t count = 0;
     pkv_cache *cache = NULL;
     case_init(&c);
@@ -291,7 +291,7 @@ static struct pkv_cache_sizes sizes_of(int32_t num_layers, int32_t num_owning, i
 {
     struct pkv_layer_config layers[64] = {{0}};
     struct runtime_case c;
-    struct pkv_cache_sizes sizes = {0};
+    struct pkv_cache_sizes sizes = {.size = sizeof sizes};
     case_init(&c);
     for (int32_t i = 0; i < num_layers; i++) {
         layers[i].num_heads = kv_heads;
@@ -322,7 +322,7 @@ static void sizes_are_those_of_known_models(void)
 static void sizes_count_widths_dtypes_and_values_in_keys_apart(void)
 {
     struct runtime_case c;
-    struct pkv_cache_sizes sizes = {0};
+    struct pkv_cache_sizes sizes = {.size = sizeof sizes};
     init_two_groups(&c);
     c.groups[0].k_width = 5;
     c.groups[0].v_width = 3;
@@ -352,7 +352,7 @@ static void sizes_are_what_create_takes(void)
 {
     for (int variant = 0; variant < 3; variant++) {
         struct runtime_case c;
-        struct pkv_cache_sizes sizes = {0};
+        struct pkv_cache_sizes sizes = {.size = sizeof sizes};
         init_two_groups(&c);
         c.groups[1].storage = variant == 1 ? PKV_STORAGE_CONTINUOUS : PKV_STORAGE_PAGED;
         c.groups[0].num_blocks = variant == 2 ? 1000 : 16;
@@ -368,7 +368,7 @@ static void sizes_are_what_create_takes(void)
 
 static size_t payload_of(struct runtime_case *c, int32_t num_blocks)
 {
-    struct pkv_cache_sizes sizes = {0};
+    struct pkv_cache_sizes sizes = {.size = sizeof sizes};
     const int32_t before = c->groups[0].num_blocks;
     c->groups[0].num_blocks = num_blocks;
     ASSERT_STATUS(PKV_OK, pkv_cache_size(&c->config, &sizes));
@@ -413,8 +413,8 @@ static void a_budget_is_shared_out_over_the_groups(void)
 {
     for (size_t bytes = 8000; bytes < 80000; bytes += 777) {
         struct runtime_case c;
-        struct pkv_cache_sizes sizes = {0};
-        struct pkv_cache_config described;
+        struct pkv_cache_sizes sizes = {.size = sizeof sizes};
+        struct pkv_cache_config described = {.size = sizeof described};
         int32_t counts[3] = {0};
         init_two_wide_groups(&c);
         case_add_group(&c)->num_blocks = 5;
@@ -470,6 +470,7 @@ static void describe_gives_the_bounds_in_force(void)
     c.config.isa = PKV_ISA_BEST;
     case_open(&c);
     memset(&got, 0x5a, sizeof got);
+    got.size = sizeof got;
     ASSERT_STATUS(PKV_OK, pkv_cache_describe(c.cache, &got));
     CU_ASSERT_EQUAL(got.size, sizeof got);
     CU_ASSERT(got.num_groups == 2 && got.num_layers == 3);

@@ -31,21 +31,22 @@ static const int32_t limits[] = {4096, 131072, 1048576};
 
 static struct prefix_seq a, b;
 
-static void *map(void *context, size_t bytes, size_t alignment, int node)
+static void *map(void *context, size_t bytes, size_t alignment, int node, enum pkv_map_kind kind)
 {
     static const struct pkv_hooks none;
     struct maps *maps = context;
     (void)node;
-    void *at =
-        alignment == MEM_TABLE_ALIGNMENT ? mem_map_table(&none, bytes) : mem_map(&none, bytes);
+    void *at = alignment == MEM_TABLE_ALIGNMENT ? mem_map_table(&none, bytes)
+                                                : mem_map(&none, bytes, kind);
     if (at != NULL && maps->count < MAX_MAPS) {
         maps->at[maps->count++] = (struct map){at, bytes, alignment == MEM_TABLE_ALIGNMENT};
     }
     return at;
 }
 
-static void unmap(void *context, void *memory, size_t bytes)
+static void unmap(void *context, void *memory, size_t bytes, enum pkv_map_kind kind)
 {
+    (void)kind;
     (void)context;
     munmap(memory, bytes);
 }
@@ -103,7 +104,7 @@ static void no_call_works_by_max_seq_len(void)
     for (int i = 0; i < NUM_LIMITS; i++) {
         struct runtime_case c;
         struct maps maps;
-        struct pkv_probe probe;
+        struct pkv_probe probe = {.size = sizeof probe};
         open_counting(&c, &maps, limits[i]);
         CU_ASSERT_EQUAL(touched_table_pages(&maps), 0);
         ASSERT_STATUS(PKV_OK, prefix_create(&c, &a, 100, NULL));

@@ -106,7 +106,7 @@ static void the_view_lists_the_copies_of_the_step(void)
     static struct case_seq parent, child;
     struct runtime_case c;
     struct case_step step = {0};
-    struct pkv_step_view view = {0};
+    struct pkv_step_view view = {.size = sizeof view};
     int32_t shared[3];
     open_parent(&c, &parent, 11, 16);
     ASSERT_STATUS(PKV_OK, case_fork(&c, &parent, 10, &child));
@@ -141,7 +141,7 @@ static void all_but_one_copy_and_only_inside_a_block(void)
         static struct case_seq seqs[4];
         struct runtime_case c;
         struct case_step step = {0};
-        struct pkv_step_view view = {0};
+        struct pkv_step_view view = {.size = sizeof view};
         open_parent(&c, &seqs[0], length, 16);
         for (int i = 1; i < 4; i++) {
             ASSERT_STATUS(PKV_OK, case_fork(&c, &seqs[i - 1], length, &seqs[i]));
@@ -217,7 +217,7 @@ static void a_copy_that_finds_no_block_refuses(void)
     static struct case_seq parent, child;
     struct runtime_case c;
     struct case_step step = {0};
-    struct pkv_shortage shortage = {0};
+    struct pkv_shortage shortage = {.size = sizeof shortage};
     open_parent(&c, &parent, 6, 2);
     ASSERT_STATUS(PKV_OK, case_fork(&c, &parent, 5, &child));
     case_row(&step, &child, 1);
@@ -388,7 +388,7 @@ static void step_that_never_was(struct runtime_case *c, int how, struct case_seq
                                 struct case_seq *fresh)
 {
     struct case_step step = {0};
-    struct pkv_shortage shortage;
+    struct pkv_shortage shortage = {.size = sizeof shortage};
     const int32_t none[2] = {0, 0};
     case_row(&step, seq, how == 3 ? 5 : 1); /* 5 need a block that is not there */
     if (how == 2) {
@@ -416,7 +416,7 @@ static void ask_all(struct runtime_case *c, struct case_seq *seqs, enum pkv_stat
 {
     for (int i = 2; i >= 0; i--) {
         struct case_step step = {0};
-        struct pkv_shortage shortage = {0};
+        struct pkv_shortage shortage = {.size = sizeof shortage};
         case_row(&step, &seqs[i], 1);
         answers[i] = case_fits(c, &step, 1, &shortage);
     }

@@ -41,7 +41,8 @@ static void store(struct runtime_case *c, const struct pkv_seq_options *options,
     ASSERT_STATUS(PKV_OK, prefix_create(c, &a, 0, options));
     prefix_append(c, &a, 12);
     prefix_destroy(c, &a);
-    ASSERT_STATUS(PKV_OK, pkv_events_drain(c->cache, events, 64, &count, NULL));
+    ASSERT_STATUS(PKV_OK,
+                  pkv_events_drain(c->cache, events, sizeof(struct pkv_event), 64, &count, NULL));
     for (int32_t i = 0; i < count; i++) {
         if (events[i].kind == PKV_EVENT_STORED && num_stored < 3) {
             stored[num_stored++] = events[i];
@@ -80,9 +81,9 @@ static void salts_change_keys_from_where_they_begin(void)
 static int32_t hit_with_extra(struct runtime_case *c, const uint64_t *extra)
 {
     struct pkv_prompt prompt = prefix_prompt(&a, 13);
-    struct pkv_probe probe = {0};
+    struct pkv_probe probe = {.size = sizeof probe};
     prompt.token_extra = extra;
-    ASSERT_STATUS(PKV_OK, pkv_cache_probe(c->cache, NULL, &prompt, 0, 13, &probe));
+    ASSERT_STATUS(PKV_OK, pkv_cache_probe(c->cache, NULL, &prompt, 0, 13, &probe, NULL));
     return probe.num_cached;
 }
 
@@ -187,7 +188,8 @@ static void keys_of_another_process_are_those_of_events(void)
     ASSERT_STATUS(PKV_OK, prefix_create(&r.c, &a, 0, &r.options));
     (void)routed_prompt(&r, &a);
     prefix_append(&r.c, &a, 19);
-    ASSERT_STATUS(PKV_OK, pkv_events_drain(r.c.cache, events, 64, &count, NULL));
+    ASSERT_STATUS(PKV_OK,
+                  pkv_events_drain(r.c.cache, events, sizeof(struct pkv_event), 64, &count, NULL));
     CU_ASSERT_EQUAL_FATAL(count, 4);
     for (int32_t i = 0; i < 4; i++) {
         CU_ASSERT(events[i].kind == PKV_EVENT_STORED && events[i].depth == i);
@@ -207,7 +209,7 @@ static void defaults_of_a_configuration_make_no_other_keys(void)
     const struct pkv_prompt prompt = routed_prompt(&r, &a);
     CU_ASSERT_EQUAL(keys_of(&r, &prompt, keys[0]), 4);
     case_open(&r.c);
-    struct pkv_cache_config config = {0};
+    struct pkv_cache_config config = {.size = sizeof config};
     int32_t count = 0;
     ASSERT_STATUS(PKV_OK, pkv_cache_describe(r.c.cache, &config));
     config.fingerprint = r.c.config.fingerprint;

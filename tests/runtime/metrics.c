@@ -488,7 +488,7 @@ static void each_call_with_a_time_moves_the_clock(void)
 {
     for (int how = 0; how < 4; how++) {
         struct runtime_case c;
-        struct pkv_shortage shortage;
+        struct pkv_shortage shortage = {.size = sizeof shortage};
         pkv_pin pin = {0};
         int32_t num_pinned = 0;
         open_full(&c);

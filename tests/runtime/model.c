@@ -176,7 +176,7 @@ static void do_admit(struct model *m)
         is_short = is_short || (is_full && need > case_free(&m->c, g));
         never_fits = never_fits || (is_full && is_paged(m, g) && need > m->c.groups[g].num_blocks);
     }
-    struct pkv_shortage shortage;
+    struct pkv_shortage shortage = {.size = sizeof shortage};
     const enum pkv_status status = case_admit(&m->c, &e->seq, n, reserve, &shortage);
     CU_ASSERT(status == PKV_OK || status == PKV_NO_BLOCKS || status == PKV_NEVER_FITS);
     CU_ASSERT(!must_fit || status == PKV_OK);
@@ -325,8 +325,7 @@ static void choose_rows(struct model *m)
 static bool open_step(struct model *m)
 {
     choose_rows(m);
-    struct pkv_shortage foreseen;
-    memset(&foreseen, 0, sizeof foreseen);
+    struct pkv_shortage foreseen = {.size = sizeof foreseen};
     const int32_t num_rows = m->step.num_rows;
     const int32_t num_required = below(m, num_rows + 1);
     const bool must_fit = rows_fit(m, num_required, false);
@@ -413,7 +412,7 @@ static void check_tables(struct model *m, const struct case_step *step, int32_t 
 {
     bool is_named[MAX_POOL] = {false};
     int32_t num_named = 0;
-    struct pkv_step_view view;
+    struct pkv_step_view view = {.size = sizeof view};
     ASSERT_STATUS(PKV_OK, pkv_step_view(m->c.cache, step->handle, group, &view));
     for (int32_t i = 0; i < step->num_rows; i++) {
         const struct entry *e = (const struct entry *)(const void *)step->rows[i].seq;

@@ -146,18 +146,19 @@ static void wrong_constants_of_one_layer_refuse_at_create(void)
     for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
         char culprit[64];
         pkv_cache *cache = NULL;
-        struct pkv_cache_sizes sizes;
+        struct pkv_cache_sizes sizes = {.size = sizeof sizes};
         make_full(&c, WITH_SCALE_PER_CHANNEL);
         ASSERT_STATUS(PKV_OK, pkv_cache_size(&c.runtime.config, &sizes));
         refusals[i].spoil(&c.runtime.layers[1].constants);
         snprintf(culprit, sizeof culprit, "layers[1].%s", refusals[i].field);
         memset(&sizes, 0x5a, sizeof sizes);
+        sizes.size = sizeof sizes;
         ASSERT_CASE_REFUSED(refusals[i].name, PKV_INVALID_ARGUMENT, culprit,
                             pkv_cache_create(&c.runtime.config, &cache));
         ASSERT_CASE_REFUSED(refusals[i].name, PKV_INVALID_ARGUMENT, culprit,
                             pkv_cache_size(&c.runtime.config, &sizes));
         CU_ASSERT_PTR_NULL(cache);
-        CU_ASSERT_EQUAL(((const unsigned char *)&sizes)[0], 0x5a);
+        CU_ASSERT_EQUAL(((const unsigned char *)&sizes)[sizeof sizes.size], 0x5a);
         CU_ASSERT_EQUAL(c.runtime.memory.live, 0);
         discard(&c);
     }
@@ -221,7 +222,7 @@ static void assert_positions_refuse(struct options_case *c, struct case_seq *seq
     const int32_t held = case_held(&c->runtime, 0);
     const pkv_step none = {0};
     pkv_step step = {0};
-    struct pkv_shortage shortage;
+    struct pkv_shortage shortage = {.size = sizeof shortage};
     int32_t before[8], after[8];
     const struct pkv_batch batch = {.size = sizeof batch,
                                     .seqs = &seq->handle,
@@ -312,7 +313,7 @@ static void position_of_a_later_row_refuses_the_whole_batch(void)
                                     .token_ids = token_ids,
                                     .position_ids = positions};
     pkv_step step = {0};
-    struct pkv_shortage shortage;
+    struct pkv_shortage shortage = {.size = sizeof shortage};
     ASSERT_REFUSED(PKV_INVALID_ARGUMENT, "row 1",
                    pkv_step_begin(c.runtime.cache, &batch, &step, &shortage));
     CU_ASSERT_EQUAL(case_held(&c.runtime, 0), 0);
@@ -377,7 +378,7 @@ static void describe_gives_the_constants_back_as_the_caches_own(void)
     static struct options_case c;
     make_full(&c, WITH_Q_SCALE | WITH_SCALE_PER_CHANNEL);
     options_case_open(&c);
-    struct pkv_cache_config config;
+    struct pkv_cache_config config = {.size = sizeof config};
     ASSERT_STATUS(PKV_OK, pkv_cache_describe(c.runtime.cache, &config));
     for (int32_t i = 0; i < 2; i++) {
         const struct pkv_attn_constants *want = &c.constants[i];
@@ -403,7 +404,8 @@ static void describe_gives_the_constants_back_as_the_caches_own(void)
 static void tables_that_layers_share_are_kept_once(void)
 {
     static struct options_case c;
-    struct pkv_cache_sizes apart, shared;
+    struct pkv_cache_sizes apart = {.size = sizeof apart};
+    struct pkv_cache_sizes shared = {.size = sizeof shared};
     make_full(&c, 0);
     const size_t table = OPTIONS_POSITIONS * 6 * sizeof(float);
     ASSERT_STATUS(PKV_OK, pkv_cache_size(&c.runtime.config, &apart));

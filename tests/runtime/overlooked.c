@@ -125,7 +125,7 @@ static void reset_by_force_does_not_count_what_only_pins_held(void)
     ASSERT_STATUS(PKV_OK,
                   pkv_prefix_pin(c.cache, NULL, PROMPT(a.ids, 12), 0, 0, &pin, &num_pinned));
     CU_ASSERT_EQUAL(num_pinned, 12);
-    struct pkv_flush_report report = {0};
+    struct pkv_flush_report report = {.size = sizeof report};
     ASSERT_STATUS(PKV_BUSY, pkv_cache_reset(c.cache, false, &report));
     CU_ASSERT(report.held == 3 && report.orphaned == 0 && report.removed == 0);
     ASSERT_STATUS(PKV_OK, pkv_cache_reset(c.cache, true, &report));
@@ -147,7 +147,7 @@ static void *look_on(void *context)
 {
     struct onlooker *onlooker = context;
     while (!atomic_load(&onlooker->is_over)) {
-        struct pkv_group_usage usage = {0};
+        struct pkv_group_usage usage = {.size = sizeof usage};
         const int times = atomic_load(&onlooker->times);
         if (pkv_cache_usage(onlooker->cache, 0, &usage) != PKV_OK) {
             return NULL;
@@ -180,7 +180,7 @@ static void a_sweep_lets_others_in(void)
             prefix_append(&c, &a, 64);
             prefix_destroy(&c, &a);
         }
-        struct pkv_flush_report report = {0};
+        struct pkv_flush_report report = {.size = sizeof report};
         atomic_fetch_add(&onlooker.times, 1);
         ASSERT_STATUS(PKV_OK, pkv_namespace_flush(c.cache, &ann, &report));
         atomic_fetch_add(&onlooker.times, 1);

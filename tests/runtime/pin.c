@@ -34,7 +34,7 @@ static int32_t pin(struct runtime_case *c, int32_t num_tokens, uint64_t ttl, uin
 
 static int32_t pinned(struct runtime_case *c)
 {
-    struct pkv_group_usage usage = {0};
+    struct pkv_group_usage usage = {.size = sizeof usage};
     ASSERT_STATUS(PKV_OK, pkv_cache_usage(c->cache, 0, &usage));
     CU_ASSERT(usage.cached <= usage.free && usage.pinned <= usage.held);
     return usage.pinned;
@@ -87,7 +87,7 @@ static void pins_end_by_the_callers_clock(void)
     CU_ASSERT_EQUAL(ended, 0);
     CU_ASSERT_EQUAL(pinned(&c), 3);
     const struct pkv_batch batch = {.size = sizeof batch, .now_ns = 1100};
-    struct pkv_shortage shortage;
+    struct pkv_shortage shortage = {.size = sizeof shortage};
     ASSERT_STATUS(PKV_OK, pkv_step_fits(c.cache, &batch, &shortage));
     CU_ASSERT_EQUAL(pinned(&c), 2);
     ASSERT_STATUS(PKV_STALE_HANDLE, pkv_prefix_unpin(c.cache, early));
@@ -263,7 +263,7 @@ static void reset_tells_and_force_orphans(void)
     prefix_run(&c, &b, 500, 8);
     prefix_destroy(&c, &b);
     pkv_pin handle = {0};
-    struct pkv_flush_report report = {0};
+    struct pkv_flush_report report = {.size = sizeof report};
     ASSERT_STATUS(PKV_OK, prefix_create(&c, &d, 0, NULL));
     ASSERT_STATUS(PKV_BUSY, pkv_cache_reset(c.cache, false, &report));
     CU_ASSERT(report.held == 3 && report.orphaned == 0 && report.removed == 0);
@@ -310,7 +310,7 @@ static void flush_takes_one_field_alone(void)
     ASSERT_STATUS(PKV_OK,
                   pkv_prefix_pin(c.cache, &in_ann, PROMPT(a.ids, 12), 0, 0, &handle, &num_pinned));
     CU_ASSERT_EQUAL(num_pinned, 12);
-    struct pkv_flush_report report = {0};
+    struct pkv_flush_report report = {.size = sizeof report};
     ASSERT_STATUS(PKV_OK, pkv_namespace_flush(c.cache, &ann, &report));
     CU_ASSERT(report.held == 5 && report.orphaned == 2 && report.removed == 0);
     ASSERT_STATUS(PKV_STALE_HANDLE, pkv_prefix_unpin(c.cache, handle));
@@ -335,7 +335,8 @@ static void flush_takes_one_field_alone(void)
 static int32_t drain(struct runtime_case *c, struct pkv_event *events, uint64_t *num_lost)
 {
     int32_t count = -1;
-    ASSERT_STATUS(PKV_OK, pkv_events_drain(c->cache, events, 64, &count, num_lost));
+    ASSERT_STATUS(
+        PKV_OK, pkv_events_drain(c->cache, events, sizeof(struct pkv_event), 64, &count, num_lost));
     return count;
 }
 
@@ -396,7 +397,7 @@ static void events_of_a_flush_say_so(void)
     const struct pkv_namespace_field ann = prefix_field_of(1, "ann", 0);
     struct runtime_case c;
     struct pkv_event stored[64], events[64];
-    struct pkv_flush_report report = {0};
+    struct pkv_flush_report report = {.size = sizeof report};
     int told = 0;
     prefix_init(&c);
     case_open(&c);
@@ -433,7 +434,7 @@ static void a_flushed_block_that_is_taken_before_the_sweep_says_so(void)
     const struct pkv_namespace_field nobody = prefix_field_of(1, "nobody", 0);
     struct runtime_case c;
     struct pkv_event stored[64], events[64];
-    struct pkv_flush_report report = {0};
+    struct pkv_flush_report report = {.size = sizeof report};
     prefix_init(&c);
     c.groups[0].num_blocks = 6;
     case_open(&c);
@@ -464,7 +465,7 @@ static void a_flushed_block_ends_before_an_equal_one_is_stored(void)
     const struct pkv_namespace_field nobody = prefix_field_of(1, "nobody", 0);
     struct runtime_case c;
     struct pkv_event stored[64], events[64];
-    struct pkv_flush_report report = {0};
+    struct pkv_flush_report report = {.size = sizeof report};
     prefix_init(&c);
     case_open(&c);
     cache_in_ann(&c, &a, stored, 3);
@@ -501,8 +502,10 @@ static void lost_events_are_counted(void)
     CU_ASSERT_EQUAL(lost, 0);
     CU_ASSERT_EQUAL(prefix_stats(&c).lost_events, 5);
     int32_t count = 0;
-    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_events_drain(c.cache, NULL, 1, &count, NULL));
-    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_events_drain(c.cache, events, 1, NULL, NULL));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT,
+                  pkv_events_drain(c.cache, NULL, sizeof(struct pkv_event), 1, &count, NULL));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT,
+                  pkv_events_drain(c.cache, events, sizeof(struct pkv_event), 1, NULL, NULL));
     prefix_destroy(&c, &a);
     case_close(&c);
 }
@@ -608,12 +611,12 @@ static void memory_is_what_size_says(void)
 {
     struct runtime_case c;
     prefix_init(&c);
-    struct pkv_cache_sizes sizes = {0};
+    struct pkv_cache_sizes sizes = {.size = sizeof sizes};
     case_add_group(&c)->sliding_window = 6;
     case_add_layer(&c, 1);
     c.config.fingerprint = "x";
     c.config.fingerprint_bytes = 1;
-    struct pkv_cache_sizes plain = {0};
+    struct pkv_cache_sizes plain = {.size = sizeof plain};
     c.config.prefix_cache = false;
     ASSERT_STATUS(PKV_OK, pkv_cache_size(&c.config, &plain));
     ASSERT_STATUS(PKV_OK, pkv_cache_create(&c.config, &c.cache));
@@ -670,7 +673,8 @@ static void without_a_prefix_cache_calls_say_so(void)
     ASSERT_STATUS(PKV_UNSUPPORTED, pkv_namespace_quota(c.cache, &field, 1));
     ASSERT_STATUS(PKV_UNSUPPORTED, pkv_namespace_flush(c.cache, &field, NULL));
     ASSERT_STATUS(PKV_UNSUPPORTED, pkv_cache_reset(c.cache, true, NULL));
-    ASSERT_STATUS(PKV_UNSUPPORTED, pkv_events_drain(c.cache, NULL, 0, &count, NULL));
+    ASSERT_STATUS(PKV_UNSUPPORTED,
+                  pkv_events_drain(c.cache, NULL, sizeof(struct pkv_event), 0, &count, NULL));
     prefix_destroy(&c, &a);
     case_close(&c);
 }
@@ -678,7 +682,7 @@ static void without_a_prefix_cache_calls_say_so(void)
 static void config_is_judged(void)
 {
     struct runtime_case c;
-    struct pkv_cache_sizes sizes;
+    struct pkv_cache_sizes sizes = {.size = sizeof sizes};
     prefix_init(&c);
     c.config.masked_hash_bits = 129;
     ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_cache_size(&c.config, &sizes));
@@ -706,7 +710,7 @@ static void config_is_judged(void)
 static void describe_gives_the_bounds_of_the_index(void)
 {
     struct runtime_case c;
-    struct pkv_cache_config got;
+    struct pkv_cache_config got = {.size = sizeof got};
     prefix_init(&c);
     c.config.max_namespaces = 0;
     case_open(&c);

@@ -48,7 +48,7 @@ static void admit_crowd(struct crowd *crowd, int32_t num_tokens, int32_t reserve
     pkv_cache *cache = crowd->c.cache;
     enum pkv_status status = PKV_OK;
     while (status == PKV_OK && crowd->count < CROWD_SEQS) {
-        struct pkv_admission admission;
+        struct pkv_admission admission = {.size = sizeof admission};
         pkv_seq *seq = &crowd->seqs[crowd->count];
         ASSERT_STATUS(PKV_OK, pkv_seq_create(cache, NULL, seq));
         status = pkv_seq_admit(cache, *seq, PROMPT(zero_ids, num_tokens), reserve_tokens, 0,
@@ -288,7 +288,7 @@ static void merged_blocks_stay_promised(void)
 static void what_is_promised_is_not_given_to_others(void)
 {
     struct runtime_case c;
-    struct pkv_group_usage usage = {0};
+    struct pkv_group_usage usage = {.size = sizeof usage};
     static struct case_seq child;
     pkv_pin pin = {0};
     int32_t num_pinned = -1;
@@ -322,7 +322,7 @@ static void what_is_promised_is_not_given_to_others(void)
 static void a_merge_takes_no_promised_block(void)
 {
     struct runtime_case c;
-    struct pkv_admission admission = {0};
+    struct pkv_admission admission = {.size = sizeof admission};
     static struct case_seq child;
     prefix_init(&c);
     c.groups[0].num_blocks = 5;
@@ -410,7 +410,7 @@ static void a_cut_that_frees_too_little_loses_the_promise(void)
 {
     for (int32_t num_blocks = 4; num_blocks <= 5; num_blocks++) {
         struct runtime_case c;
-        struct pkv_group_usage usage = {0};
+        struct pkv_group_usage usage = {.size = sizeof usage};
         pkv_pin pin = {0};
         int32_t num_pinned = 0;
         prefix_init(&c);
@@ -442,8 +442,8 @@ static void max_tokens_bounds_one_sequence(void)
 {
     struct runtime_case c;
     static struct case_seq child;
-    struct pkv_shortage shortage = {0};
-    struct pkv_admission admission = {0};
+    struct pkv_shortage shortage = {.size = sizeof shortage};
+    struct pkv_admission admission = {.size = sizeof admission};
     struct pkv_seq_options options = {.size = sizeof options, .max_tokens = 50};
     pkv_seq none = {0};
     prefix_init(&c);
@@ -457,7 +457,7 @@ static void max_tokens_bounds_one_sequence(void)
         pkv_seq_admit(c.cache, a.seq.handle, PROMPT(a.ids, 40), 20, 40, &admission, &shortage));
     CU_ASSERT(shortage.max_tokens == 50 && shortage.need == 60 && shortage.group == -1);
     const struct pkv_probe probe = prefix_probe(&c, &a, 40, 20);
-    CU_ASSERT(probe.status == PKV_NEVER_FITS && probe.shortage.max_tokens == 50);
+    CU_ASSERT(probe.status == PKV_NEVER_FITS && c.lacking.max_tokens == 50);
     ASSERT_STATUS(PKV_OK, admit(&c, &a, 40, 10));
     run_to(&c, &a, 49, 9);
     ASSERT_STATUS(PKV_OK, case_fork(&c, &a.seq, 49, &child));
@@ -480,7 +480,7 @@ static void a_request_past_max_seq_len_is_told_the_limit(void)
 {
     struct runtime_case c;
     static struct case_seq seq;
-    struct pkv_shortage shortage = {0};
+    struct pkv_shortage shortage = {.size = sizeof shortage};
     case_init(&c);
     case_open(&c);
     ASSERT_STATUS(PKV_OK, case_create(&c, &seq, NULL));

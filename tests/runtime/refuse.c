@@ -103,8 +103,8 @@ static void calls_without_a_cache_or_a_place_for_the_answer_refuse(void)
     const pkv_seq seq = {0};
     const pkv_step step = {0};
     const struct pkv_layer_io io = {.size = sizeof io};
-    struct pkv_stats stats;
-    struct pkv_probe probe;
+    struct pkv_stats stats = {.size = sizeof stats};
+    struct pkv_probe probe = {.size = sizeof probe};
     int32_t length = -1;
     case_init(&c);
     case_open(&c);
@@ -117,9 +117,10 @@ static void calls_without_a_cache_or_a_place_for_the_answer_refuse(void)
     ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_step_layer_begin(NULL, step, 0, &io));
     ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_cache_stats(NULL, &stats));
     ASSERT_REFUSED(PKV_INVALID_ARGUMENT, "stats", pkv_cache_stats(c.cache, NULL));
-    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_cache_probe(NULL, NULL, PROMPT(NULL, 0), 0, 0, &probe));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT,
+                  pkv_cache_probe(NULL, NULL, PROMPT(NULL, 0), 0, 0, &probe, NULL));
     ASSERT_REFUSED(PKV_INVALID_ARGUMENT, "probe",
-                   pkv_cache_probe(c.cache, NULL, PROMPT(NULL, 0), 0, 0, NULL));
+                   pkv_cache_probe(c.cache, NULL, PROMPT(NULL, 0), 0, 0, NULL, NULL));
     CU_ASSERT_EQUAL(length, -1);
     case_close(&c);
 }
@@ -128,14 +129,14 @@ static void calls_without_a_cache_or_a_place_for_the_answer_refuse(void)
 static void expect_prompt_refused(struct runtime_case *c, const struct pkv_prompt *prompt,
                                   const char *named)
 {
-    struct pkv_admission admission = {-1, -1, -1};
-    struct pkv_probe probe = {.num_cached = -1};
+    struct pkv_admission admission = {sizeof admission, -1, -1, -1};
+    struct pkv_probe probe = {.size = sizeof probe, .num_cached = -1};
     pkv_pin pin = {77};
     int32_t num_pinned = -1;
     ASSERT_REFUSED(PKV_INVALID_ARGUMENT, named,
                    pkv_seq_admit(c->cache, a.seq.handle, prompt, 0, 0, &admission, NULL));
     ASSERT_REFUSED(PKV_INVALID_ARGUMENT, named,
-                   pkv_cache_probe(c->cache, NULL, prompt, 0, 0, &probe));
+                   pkv_cache_probe(c->cache, NULL, prompt, 0, 0, &probe, NULL));
     ASSERT_REFUSED(PKV_INVALID_ARGUMENT, named,
                    pkv_prefix_pin(c->cache, NULL, prompt, 0, 0, &pin, &num_pinned));
     CU_ASSERT(admission.num_blocks == -1 && probe.num_cached == -1);
@@ -153,7 +154,7 @@ static void bad_prompts_refuse(void)
     expect_prompt_refused(&c, NULL, "prompt is NULL");
     prompt.size = 0;
     expect_prompt_refused(&c, &prompt, "prompt->size = 0");
-    prompt.size = sizeof prompt + 8;
+    prompt.size = sizeof prompt - 8;
     expect_prompt_refused(&c, &prompt, "prompt->size");
     expect_prompt_refused(&c, PROMPT(a.ids, -1), "prompt->num_tokens = -1");
     expect_prompt_refused(&c, PROMPT(NULL, 8), "prompt->token_ids");
@@ -165,14 +166,14 @@ static void bad_prompts_refuse(void)
 static void a_prompt_without_tokens_is_taken(void)
 {
     struct runtime_case c;
-    struct pkv_admission admission = {-1, -1, -1};
-    struct pkv_probe probe = {.num_cached = -1};
+    struct pkv_admission admission = {sizeof admission, -1, -1, -1};
+    struct pkv_probe probe = {.size = sizeof probe, .num_cached = -1};
     pkv_pin pin = {77};
     int32_t num_pinned = -1;
     prefix_init(&c);
     case_open(&c);
     ASSERT_STATUS(PKV_OK, prefix_create(&c, &a, 0, NULL));
-    ASSERT_STATUS(PKV_OK, pkv_cache_probe(c.cache, NULL, PROMPT(NULL, 0), 4, 0, &probe));
+    ASSERT_STATUS(PKV_OK, pkv_cache_probe(c.cache, NULL, PROMPT(NULL, 0), 4, 0, &probe, NULL));
     CU_ASSERT(probe.status == PKV_OK && probe.num_cached == 0 && probe.num_blocks == 1);
     ASSERT_STATUS(PKV_OK, pkv_prefix_pin(c.cache, NULL, PROMPT(NULL, 0), 0, 0, &pin, &num_pinned));
     CU_ASSERT(pin.id == 0 && num_pinned == 0);
@@ -190,8 +191,9 @@ static void prefix_calls_without_their_arguments_refuse(void)
     const struct pkv_namespace_field field = prefix_field_of(1, "tenant", 0);
     pkv_pin pin = {77};
     int32_t num_pinned = -1;
-    struct pkv_probe probe;
+    struct pkv_probe probe = {.size = sizeof probe};
     memset(&probe, 0x5a, sizeof probe);
+    probe.size = sizeof probe;
     prefix_init(&c);
     case_open(&c);
     (void)prefix_run(&c, &a, 0, 8);
@@ -209,10 +211,10 @@ static void prefix_calls_without_their_arguments_refuse(void)
                    pkv_prefix_pin(c.cache, NULL, PROMPT(a.ids, 8), 0, 0, &pin, NULL));
     ASSERT_REFUSED(PKV_INVALID_ARGUMENT, "usage", pkv_namespace_usage(c.cache, &field, NULL));
     ASSERT_REFUSED(PKV_INVALID_ARGUMENT, "token_ids",
-                   pkv_cache_probe(c.cache, NULL, PROMPT(NULL, 8), 0, 8, &probe));
+                   pkv_cache_probe(c.cache, NULL, PROMPT(NULL, 8), 0, 8, &probe, NULL));
     CU_ASSERT(pin.id == 77 && num_pinned == -1);
     const unsigned char *bytes = (const unsigned char *)&probe;
-    CU_ASSERT(bytes[0] == 0x5a && bytes[sizeof probe - 1] == 0x5a);
+    CU_ASSERT(bytes[sizeof probe.size] == 0x5a && bytes[sizeof probe - 1] == 0x5a);
     CU_ASSERT_EQUAL(prefix_digest(&c), before);
     prefix_destroy(&c, &a);
     case_close(&c);
@@ -230,7 +232,7 @@ static void closed_cache_answers_probes_busy(void)
     probe = prefix_probe(&c, &a, 12, 0); /* which asserts that nothing changes */
     CU_ASSERT_EQUAL(probe.status, PKV_BUSY);
     CU_ASSERT(probe.num_cached == 0 && probe.num_pending == 0 && probe.num_blocks == 0);
-    CU_ASSERT(probe.shortage.need == 0 && probe.shortage.free == 0);
+    CU_ASSERT(c.lacking.need == -1 && c.lacking.free == -1);
     prefix_destroy(&c, &a);
     case_close(&c);
 }
@@ -349,7 +351,7 @@ static void outputs_over_what_is_read_refuse(void)
     struct case_step step = {0};
     struct activations x;
     struct activations before;
-    struct pkv_step_view view;
+    struct pkv_step_view view = {.size = sizeof view};
     case_init(&c);
     case_open(&c);
     ASSERT_STATUS(PKV_OK, case_create(&c, &a.seq, NULL));

@@ -114,7 +114,7 @@ static void a_prefix_no_longer_than_the_window_is_found(void)
             prefix_append(&c, &seq, left < 256 ? left : 256);
         }
         prefix_destroy(&c, &seq);
-        struct pkv_admission admission = {0};
+        struct pkv_admission admission = {.size = sizeof admission};
         ASSERT_STATUS(PKV_OK, prefix_create(&c, &seq, 0, NULL));
         ASSERT_STATUS(PKV_OK, pkv_seq_admit(c.cache, seq.seq.handle, PROMPT(ids, 2724), 0, 2724,
                                             &admission, NULL));

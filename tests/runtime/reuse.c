@@ -39,7 +39,7 @@ static void max_cached_bounds_the_hit(void)
     case_open(&c);
     prefix_run(&c, &a, 0, 20);
     ASSERT_STATUS(PKV_OK, prefix_create(&c, &b, 0, NULL));
-    struct pkv_admission admission;
+    struct pkv_admission admission = {.size = sizeof admission};
     ASSERT_STATUS(PKV_OK,
                   pkv_seq_admit(c.cache, b.seq.handle, PROMPT(b.ids, 20), 0, 11, &admission, NULL));
     CU_ASSERT_EQUAL(admission.num_cached, 8);

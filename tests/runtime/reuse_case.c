@@ -113,8 +113,8 @@ struct pkv_prompt prefix_prompt(const struct prefix_seq *seq, int32_t num_tokens
 enum pkv_status prefix_admit(struct runtime_case *c, struct prefix_seq *seq, int32_t num_tokens,
                              int32_t reserve, int32_t *num_cached)
 {
-    struct pkv_admission admission = {-1, -1, -1};
-    struct pkv_shortage shortage;
+    struct pkv_admission admission = {sizeof admission, -1, -1, -1};
+    struct pkv_shortage shortage = {.size = sizeof shortage};
     const struct pkv_prompt prompt = prefix_prompt(seq, num_tokens);
     const enum pkv_status status = pkv_seq_admit(c->cache, seq->seq.handle, &prompt, reserve,
                                                  num_tokens, &admission, &shortage);
@@ -162,11 +162,13 @@ struct pkv_probe prefix_probe(struct runtime_case *c, const struct prefix_seq *s
                               int32_t num_tokens, int32_t reserve)
 {
     const struct pkv_prompt prompt = prefix_prompt(seq, num_tokens);
-    struct pkv_probe probe;
+    struct pkv_probe probe = {.size = sizeof probe};
     memset(&probe, 0xff, sizeof probe);
+    probe.size = sizeof probe;
+    c->lacking = (struct pkv_shortage){sizeof c->lacking, -1, -1, -1, -1, -1, -1, -1};
     const uint64_t before = prefix_digest(c);
-    ASSERT_STATUS(PKV_OK,
-                  pkv_cache_probe(c->cache, &seq->options, &prompt, reserve, num_tokens, &probe));
+    ASSERT_STATUS(PKV_OK, pkv_cache_probe(c->cache, &seq->options, &prompt, reserve, num_tokens,
+                                          &probe, &c->lacking));
     CU_ASSERT_EQUAL(prefix_digest(c), before);
     return probe;
 }
@@ -200,8 +202,9 @@ enum pkv_status prefix_begin(struct runtime_case *c, struct case_step *step,
                                     .num_required_rows = num_required_rows,
                                     .token_ids = ids,
                                     .token_extra = extra};
-    struct pkv_shortage foreseen = {0};
+    struct pkv_shortage foreseen = {.size = sizeof foreseen};
     const enum pkv_status expected = pkv_step_fits(c->cache, &batch, &foreseen);
+    step->shortage.size = sizeof step->shortage;
     const enum pkv_status status = pkv_step_begin(c->cache, &batch, &step->handle, &step->shortage);
     CU_ASSERT_EQUAL(status, expected);
     if (status == PKV_OK || status == PKV_NO_BLOCKS || status == PKV_NEVER_FITS) {
@@ -255,7 +258,7 @@ struct pkv_namespace_field prefix_field_of(int32_t tag, const char *text, int32_
 
 struct pkv_stats prefix_stats(struct runtime_case *c)
 {
-    struct pkv_stats stats = {0};
+    struct pkv_stats stats = {.size = sizeof stats};
     ASSERT_STATUS(PKV_OK, pkv_cache_stats(c->cache, &stats));
     return stats;
 }

@@ -370,7 +370,7 @@ static void do_pin(struct model *m)
 
 static void do_flush(struct model *m)
 {
-    struct pkv_flush_report report = {0};
+    struct pkv_flush_report report = {.size = sizeof report};
     const int32_t kind = below(m, 8);
     if (kind == 0) {
         ASSERT_STATUS(PKV_OK, pkv_cache_reset(m->c.cache, true, &report));

@@ -37,14 +37,14 @@ static void live_once(struct client *client)
     const int32_t n = random_between(&client->random, 1, 40);
     pkv_seq seq = {0}, child = {0};
     pkv_pin pin = {0};
-    struct pkv_admission admission;
-    struct pkv_probe probe;
+    struct pkv_admission admission = {.size = sizeof admission};
+    struct pkv_probe probe = {.size = sizeof probe};
     int32_t num_pinned = 0;
     if (pkv_seq_create(client->cache, &options, &seq) != PKV_OK) {
         return;
     }
     enum pkv_status status =
-        pkv_cache_probe(client->cache, &options, PROMPT(client->ids, n), 4, n, &probe);
+        pkv_cache_probe(client->cache, &options, PROMPT(client->ids, n), 4, n, &probe, NULL);
     client->num_wrong += status != PKV_OK;
     status = pkv_seq_admit(client->cache, seq, PROMPT(client->ids, n), 4, n, &admission, NULL);
     client->num_wrong += !is_among(status, PKV_NEVER_FITS);

@@ -126,7 +126,8 @@ static void listen(struct router *router, struct runtime_case *c)
     struct pkv_event events[64];
     int32_t count = 64;
     while (count == 64) { /* a loss would be a gap in the numbers */
-        ASSERT_STATUS(PKV_OK, pkv_events_drain(c->cache, events, 64, &count, NULL));
+        ASSERT_STATUS(
+            PKV_OK, pkv_events_drain(c->cache, events, sizeof(struct pkv_event), 64, &count, NULL));
         for (int32_t i = 0; i < count; i++) {
             hear(router, &events[i]);
         }
@@ -138,6 +139,7 @@ static void start(struct router *router, const struct runtime_case *c)
 {
     clear_all(router);
     router->next = 1;
+    router->config.size = sizeof router->config;
     ASSERT_STATUS(PKV_OK, pkv_cache_describe(c->cache, &router->config));
     router->config.fingerprint = c->config.fingerprint;
     router->config.fingerprint_bytes = c->config.fingerprint_bytes;
@@ -340,10 +342,11 @@ static void ask(struct world *w, int64_t *num_hits)
 {
     const struct pkv_seq_options options = any_options(w);
     int32_t ids[MAX_LENGTH + 1];
-    struct pkv_probe probe = {0};
+    struct pkv_probe probe = {.size = sizeof probe};
     any_text(w, ids);
     const struct pkv_prompt *prompt = PROMPT(ids, 1 + below(w, MAX_LENGTH));
-    ASSERT_STATUS(PKV_OK, pkv_cache_probe(w->c.cache, &options, prompt, 0, MAX_LENGTH, &probe));
+    ASSERT_STATUS(PKV_OK,
+                  pkv_cache_probe(w->c.cache, &options, prompt, 0, MAX_LENGTH, &probe, NULL));
     CU_ASSERT_EQUAL(probe.num_cached, hit_of(&w->router, &options, prompt, -1));
     *num_hits += probe.num_cached > 0;
     int32_t group_cached[2] = {-1, -1};
@@ -399,7 +402,8 @@ static void drop_losses(struct world *w, uint64_t *num_lost)
 {
     uint64_t lost = 0;
     int32_t count = 0;
-    ASSERT_STATUS(PKV_OK, pkv_events_drain(w->c.cache, NULL, 0, &count, &lost));
+    ASSERT_STATUS(PKV_OK,
+                  pkv_events_drain(w->c.cache, NULL, sizeof(struct pkv_event), 0, &count, &lost));
     *num_lost += lost;
 }
 
@@ -449,14 +453,14 @@ static void each_group_says_its_part_of_a_hit(void)
     case_open(&c);
     start(&router, &c);
     for (int32_t request = 0; request < 6; request++) {
-        struct pkv_probe probe = {0};
+        struct pkv_probe probe = {.size = sizeof probe};
         int32_t of[2] = {-1, -1};
         ASSERT_STATUS(PKV_OK, prefix_create(&c, &seq, 0, NULL));
         for (int32_t i = 40; i < 140; i++) {
             seq.ids[i] = 1000 * (request + 1) + i;
         }
         const struct pkv_prompt prompt = prefix_prompt(&seq, 140);
-        ASSERT_STATUS(PKV_OK, pkv_cache_probe(c.cache, NULL, &prompt, 0, 140, &probe));
+        ASSERT_STATUS(PKV_OK, pkv_cache_probe(c.cache, NULL, &prompt, 0, 140, &probe, NULL));
         ASSERT_STATUS(PKV_OK, pkv_cache_probe_groups(c.cache, NULL, &prompt, 140, of, NULL));
         CU_ASSERT_EQUAL(probe.num_cached, hit_of(&router, &seq.options, &prompt, -1));
         CU_ASSERT_EQUAL(of[0], request == 0 ? 0 : 40);
@@ -514,10 +518,12 @@ static void events_bring_the_tokens_of_their_blocks(void)
         prefix_append(&c, &seq, 3 * BS);
         prefix_destroy(&c, &seq);
         ASSERT_STATUS(PKV_OK, pkv_cache_reset(c.cache, false, NULL));
-        ASSERT_STATUS(PKV_OK, pkv_events_drain_tokens(c.cache, events, 2, ids, NULL, &count, NULL));
+        ASSERT_STATUS(PKV_OK, pkv_events_drain_tokens(c.cache, events, sizeof *events, 2, ids, NULL,
+                                                      &count, NULL));
         CU_ASSERT(count == 2 && ids[BS] == 504);
-        ASSERT_STATUS(PKV_OK, pkv_events_drain_tokens(c.cache, events + 2, 6, ids + 2 * BS,
-                                                      extra + 2 * BS, &count, &num_lost));
+        ASSERT_STATUS(PKV_OK,
+                      pkv_events_drain_tokens(c.cache, events + 2, sizeof *events, 6, ids + 2 * BS,
+                                              extra + 2 * BS, &count, &num_lost));
         CU_ASSERT(count == 2 && num_lost == 0 && events[3].kind == PKV_EVENT_CLEARED);
         check_tokens(&c, events + 2, count, ids + 2 * BS, extra + 2 * BS);
     }
@@ -528,13 +534,15 @@ static void tokens_of_events_refuse_without_the_flag(void)
 {
     struct runtime_case c;
     struct pkv_event events[8];
-    struct pkv_cache_sizes without, with;
+    struct pkv_cache_sizes with = {.size = sizeof with};
+    struct pkv_cache_sizes without = {.size = sizeof without};
     int32_t count = 0;
     prefix_init(&c);
     c.config.num_events = 64;
     case_open(&c);
-    ASSERT_REFUSED(PKV_UNSUPPORTED, "event_tokens",
-                   pkv_events_drain_tokens(c.cache, events, 8, NULL, NULL, &count, NULL));
+    ASSERT_REFUSED(
+        PKV_UNSUPPORTED, "event_tokens",
+        pkv_events_drain_tokens(c.cache, events, sizeof *events, 8, NULL, NULL, &count, NULL));
     ASSERT_STATUS(PKV_OK, pkv_cache_size(&c.config, &without));
     c.config.event_tokens = true;
     ASSERT_STATUS(PKV_OK, pkv_cache_size(&c.config, &with));

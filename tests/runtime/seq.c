@@ -10,8 +10,8 @@ static const int32_t tokens[CASE_MAX_LENGTH];
 /* A stale, foreign or zeroed handle answers so everywhere and changes nothing. */
 static void assert_stale(struct runtime_case *c, pkv_seq seq)
 {
-    struct pkv_admission admission = {-1, -1, -1};
-    struct pkv_shortage shortage = {-7, -7, -7, -7, -7, -7, -7};
+    struct pkv_admission admission = {sizeof admission, -1, -1, -1};
+    struct pkv_shortage shortage = {sizeof shortage, -7, -7, -7, -7, -7, -7, -7};
     pkv_seq child = {0};
     pkv_step step = {0};
     int32_t length = -1;
@@ -165,7 +165,7 @@ static void admission_answers_yes_not_now_or_never(void)
 {
     struct runtime_case c;
     struct case_seq a, b, d;
-    struct pkv_shortage shortage = {0};
+    struct pkv_shortage shortage = {.size = sizeof shortage};
     case_init(&c);
     c.groups[0].num_blocks = 7;
     case_open(&c);
@@ -196,7 +196,7 @@ static void bad_admissions_refuse(void)
 {
     struct runtime_case c;
     struct case_seq a;
-    struct pkv_admission admission = {-1, -1, -1};
+    struct pkv_admission admission = {sizeof admission, -1, -1, -1};
     case_init(&c);
     c.groups[0].num_blocks = 40; /* blocks enough for more than max_seq_len */
     case_open(&c);
@@ -232,8 +232,8 @@ static void admission_reserves_in_every_group_or_in_none(void)
 {
     struct runtime_case c;
     struct case_seq a, b;
-    struct pkv_shortage shortage = {0};
-    struct pkv_admission admission = {0};
+    struct pkv_shortage shortage = {.size = sizeof shortage};
+    struct pkv_admission admission = {.size = sizeof admission};
     case_init(&c);
     c.groups[0].num_blocks = 8;
     case_add_group(&c)->block_size = 2;

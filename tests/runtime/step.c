@@ -11,7 +11,7 @@ static const int32_t tokens[CASE_MAX_LENGTH];
 static void table_of(struct runtime_case *c, const struct case_step *step, int32_t group,
                      int32_t row, int32_t *table, int32_t n)
 {
-    struct pkv_step_view view = {0};
+    struct pkv_step_view view = {.size = sizeof view};
     ASSERT_STATUS(PKV_OK, pkv_step_view(c->cache, step->handle, group, &view));
     const int32_t *from = view.block_tables + (size_t)view.table_rows[row] * view.table_stride;
     memcpy(table, from, (size_t)n * sizeof *table);
@@ -41,7 +41,7 @@ static void rows_without_tokens_are_seen_and_change_nothing(void)
     struct runtime_case c;
     static struct case_seq a, b, d;
     struct case_step step = {0};
-    struct pkv_step_view view = {0};
+    struct pkv_step_view view = {.size = sizeof view};
     case_init(&c);
     case_open(&c);
     ASSERT_STATUS(PKV_OK, case_create(&c, &a, NULL));
@@ -72,7 +72,7 @@ static void q_lens_absent_means_one_token_each(void)
     static struct case_seq seqs[3];
     pkv_seq handles[3];
     pkv_step step = {0};
-    struct pkv_step_view view = {0};
+    struct pkv_step_view view = {.size = sizeof view};
     case_init(&c);
     case_open(&c);
     for (int i = 0; i < 3; i++) {
@@ -94,7 +94,7 @@ static void q_lens_absent_means_one_token_each(void)
 
 static enum pkv_status begin_with(struct runtime_case *c, const struct pkv_batch *batch)
 {
-    struct pkv_shortage shortage = {0};
+    struct pkv_shortage shortage = {.size = sizeof shortage};
     pkv_step step = {0};
     const int32_t held = case_held(c, 0);
     const enum pkv_status status = pkv_step_begin(c->cache, batch, &step, &shortage);
@@ -212,7 +212,7 @@ static void only_one_step_is_open_at_a_time(void)
 static void assert_stale_step(struct runtime_case *c, pkv_step step)
 {
     float io_memory[64] = {0};
-    struct pkv_step_view view = {.num_rows = -5};
+    struct pkv_step_view view = {.size = sizeof view, .num_rows = -5};
     const struct pkv_layer_io io = {.size = sizeof io,
                                     .q = io_memory,
                                     .k = io_memory + 16,
@@ -269,7 +269,7 @@ static void fits_is_exact_and_a_refusal_names_the_row(void)
     struct case_step both = {0};
     struct case_step first = {0};
     struct case_step second = {0};
-    struct pkv_shortage shortage = {0};
+    struct pkv_shortage shortage = {.size = sizeof shortage};
     case_init(&c);
     c.groups[0].num_blocks = 4;
     case_open(&c);
@@ -305,7 +305,7 @@ static void optional_rows_join_in_order_while_they_fit(void)
     struct runtime_case c;
     static struct case_seq seqs[4];
     struct case_step step = {0};
-    struct pkv_shortage shortage = {0};
+    struct pkv_shortage shortage = {.size = sizeof shortage};
     case_init(&c);
     c.groups[0].num_blocks = 6;
     case_open(&c);
@@ -377,7 +377,7 @@ static void shortage_may_be_absent_only_when_all_rows_are_required(void)
     ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_step_begin(c.cache, &batch, &step, NULL));
     batch.num_required_rows = 1;
     ASSERT_STATUS(PKV_NEVER_FITS, pkv_step_begin(c.cache, &batch, &step, NULL));
-    struct pkv_shortage shortage = {0};
+    struct pkv_shortage shortage = {.size = sizeof shortage};
     ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_step_begin(c.cache, &batch, NULL, &shortage));
     ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_step_begin(NULL, &batch, &step, &shortage));
     CU_ASSERT_EQUAL(step.id, 0);
@@ -644,8 +644,8 @@ static void the_view_describes_the_step_in_integers(void)
     struct runtime_case c;
     static struct case_seq a, b;
     struct case_step step = {0};
-    struct pkv_step_view view = {0};
-    struct pkv_step_view again = {0};
+    struct pkv_step_view view = {.size = sizeof view};
+    struct pkv_step_view again = {.size = sizeof again};
     struct pkv_kv_view layers[2];
     const int64_t prefix = 9;
     const struct pkv_seq_options options = {.size = sizeof options, .kept_prefix = &prefix};

@@ -31,7 +31,7 @@ static void count_answer(struct meddler *m, enum pkv_status status, enum pkv_sta
 static void meddle_once(struct meddler *m, struct test_random *random)
 {
     struct pkv_seq_options options = {.size = sizeof options, .tag = random_u64(random) % 2 + 1};
-    struct pkv_admission admission;
+    struct pkv_admission admission = {.size = sizeof admission};
     pkv_seq seq = {0};
     pkv_seq children[2] = {{0}, {0}};
     int32_t length = 0;

@@ -70,8 +70,9 @@ static enum pkv_status finish(struct request *request)
 static struct request refused(struct runtime_case *c, struct prefix_seq *seq, int32_t need)
 {
     struct request request = {.cache = c->cache, .timeout_ns = UINT64_MAX};
-    struct pkv_admission admission;
+    struct pkv_admission admission = {.size = sizeof admission};
     request.seq = seq->seq.handle;
+    request.shortage.size = sizeof request.shortage;
     ASSERT_STATUS(PKV_NO_BLOCKS, pkv_seq_admit(c->cache, request.seq, PROMPT(ids, 4 * need), 0, 0,
                                                &admission, &request.shortage));
     return request;
@@ -165,7 +166,8 @@ static void a_quota_is_waited_for(void)
         }
     }
     ASSERT_STATUS(PKV_OK, pkv_namespace_quota(c.cache, &field, 2));
-    const struct pkv_shortage shortage = {.row = -1, .group = -1, .need = 3, .quota = 2};
+    const struct pkv_shortage shortage = {
+        .size = sizeof shortage, .row = -1, .group = -1, .need = 3, .quota = 2};
     ASSERT_REFUSED(PKV_NEVER_FITS, "quota", pkv_wait_free(c.cache, b.seq.handle, &shortage, 0));
     ASSERT_STATUS(PKV_OK, pkv_namespace_quota(c.cache, &field, 0));
     ASSERT_STATUS(PKV_OK, pkv_wait_free(c.cache, b.seq.handle, &shortage, 0));
@@ -208,7 +210,7 @@ static void the_watermark_stays_out_of_reach(void)
     ASSERT_STATUS(PKV_NO_BLOCKS, pkv_wait_free(c.cache, request.seq, &request.shortage, 0));
     ASSERT_STATUS(PKV_OK, case_truncate(&c, &a.seq, 8 * 4));
     ASSERT_STATUS(PKV_OK, pkv_wait_free(c.cache, request.seq, &request.shortage, 0));
-    struct pkv_shortage shortage = {.row = -1, .need = 15};
+    struct pkv_shortage shortage = {.size = sizeof shortage, .row = -1, .need = 15};
     ASSERT_REFUSED(PKV_NEVER_FITS, "watermark", pkv_wait_free(c.cache, request.seq, &shortage, 0));
     prefix_destroy(&c, &a);
     prefix_destroy(&c, &b);
@@ -218,7 +220,7 @@ static void the_watermark_stays_out_of_reach(void)
 static void what_cannot_be_waited_for_refuses(void)
 {
     struct runtime_case c;
-    struct pkv_shortage good = {.row = -1, .need = 1};
+    struct pkv_shortage good = {.size = sizeof good, .row = -1, .need = 1};
     const pkv_seq none = {0};
     case_init(&c);
     case_add_group(&c)->storage = PKV_STORAGE_CONTINUOUS;
@@ -233,11 +235,11 @@ static void what_cannot_be_waited_for_refuses(void)
         const char *part;
         struct pkv_shortage shortage;
     } wrong[] = {
-        {"row = 0", {.row = 0, .need = 1}},
-        {"group = 1", {.row = -1, .group = 1, .need = 1}},
-        {"group = 2", {.row = -1, .group = 2, .need = 1}},
-        {"group = -2", {.row = -1, .group = -2, .need = 1}},
-        {"neither", {.row = -1, .group = -1, .need = 1}},
+        {"row = 0", {.size = sizeof(struct pkv_shortage), .row = 0, .need = 1}},
+        {"group = 1", {.size = sizeof(struct pkv_shortage), .row = -1, .group = 1, .need = 1}},
+        {"group = 2", {.size = sizeof(struct pkv_shortage), .row = -1, .group = 2, .need = 1}},
+        {"group = -2", {.size = sizeof(struct pkv_shortage), .row = -1, .group = -2, .need = 1}},
+        {"neither", {.size = sizeof(struct pkv_shortage), .row = -1, .group = -1, .need = 1}},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         ASSERT_REFUSED(PKV_INVALID_ARGUMENT, wrong[i].part,
@@ -261,8 +263,8 @@ static void *live(void *argument)
 {
     struct client *client = argument;
     for (int i = 0; i < LIVES; i++) {
-        struct pkv_admission admission;
-        struct pkv_shortage shortage;
+        struct pkv_admission admission = {.size = sizeof admission};
+        struct pkv_shortage shortage = {.size = sizeof shortage};
         pkv_seq seq;
         enum pkv_status status = pkv_seq_create(client->cache, NULL, &seq);
         while (status == PKV_OK &&

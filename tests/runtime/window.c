@@ -359,8 +359,8 @@ static void admission_reserves_what_a_window_row_can_hold_at_once(void)
 {
     static struct case_seq seq;
     struct runtime_case c;
-    struct pkv_admission admission = {0};
-    struct pkv_shortage shortage = {0};
+    struct pkv_admission admission = {.size = sizeof admission};
+    struct pkv_shortage shortage = {.size = sizeof shortage};
     case_init(&c);
     c.config.max_step_tokens = 8;
     c.groups[0].sliding_window = 5;

@@ -38,8 +38,8 @@ static void admit(struct client *client, struct request *request)
     struct world *world = client->world;
     const int32_t n = random_between(&client->random, 1, MAX_LENGTH - 8);
     const int32_t max_cached = random_between(&client->random, 0, 3) == 0 ? 0 : n;
-    struct pkv_admission admission = {0};
-    struct pkv_shortage shortage;
+    struct pkv_admission admission = {.size = sizeof admission};
+    struct pkv_shortage shortage = {.size = sizeof shortage};
     const enum pkv_status status =
         pkv_seq_admit(world->cache, request->seq, PROMPT(request->ids, n),
                       random_between(&client->random, 0, 8), max_cached, &admission, &shortage);
@@ -98,12 +98,12 @@ static void probe(struct client *client)
     struct world *world = client->world;
     struct pkv_namespace_field field;
     struct request request = {.tenant = random_between(&client->random, -1, NUM_TENANTS - 1)};
-    struct pkv_probe answer = {0};
+    struct pkv_probe answer = {.size = sizeof answer};
     const int32_t n = random_between(&client->random, 1, MAX_LENGTH);
     request_choose_tokens(&request, &client->random, 0);
     const struct pkv_seq_options options = request_options(&request, &field);
     const enum pkv_status status =
-        pkv_cache_probe(world->cache, &options, PROMPT(request.ids, n), 0, n, &answer);
+        pkv_cache_probe(world->cache, &options, PROMPT(request.ids, n), 0, n, &answer, NULL);
     world_expect(world, "probe", status, PKV_OK, PKV_OK, PKV_OK);
     world_expect(world, "probe's answer", answer.status, PKV_OK, PKV_NO_BLOCKS, PKV_NEVER_FITS);
     if (answer.num_cached % BLOCK_SIZE != 0 || answer.num_cached + answer.num_pending >= n) {
@@ -191,7 +191,7 @@ static void admit_again(struct client *client)
 {
     struct world *world = client->world;
     struct request *request = pick(client, REQUEST_IDLE, true);
-    struct pkv_admission admission;
+    struct pkv_admission admission = {.size = sizeof admission};
     if (request == NULL) {
         return;
     }
@@ -271,7 +271,7 @@ static void administer(struct client *client)
     struct pkv_namespace_field field;
     struct pkv_event events[16];
     int32_t ids[16 * BLOCK_SIZE];
-    struct pkv_stats stats;
+    struct pkv_stats stats = {.size = sizeof stats};
     enum pkv_status status = PKV_OK;
     int32_t count = 0;
     (void)request_options(&request, &field);
@@ -282,7 +282,8 @@ static void administer(struct client *client)
             pkv_namespace_quota(world->cache, &field, 30 * random_between(&client->random, 0, 2));
         break;
     case 2:
-        status = pkv_events_drain_tokens(world->cache, events, 16, ids, NULL, &count, NULL);
+        status = pkv_events_drain_tokens(world->cache, events, sizeof *events, 16, ids, NULL,
+                                         &count, NULL);
         break;
     case 3: status = pkv_cache_stats(world->cache, &stats); break;
     case 4: status = pkv_cache_check(world->cache) == 0 ? PKV_OK : PKV_CORRUPT; break;

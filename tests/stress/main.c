@@ -92,11 +92,12 @@ static void close_run(void)
     world_expect(world, "expire", pkv_prefix_expire(world->cache, UINT64_MAX, NULL), PKV_OK, PKV_OK,
                  PKV_OK);
     for (int32_t g = 0; g < world->config.num_groups; g++) {
-        struct pkv_group_usage usage = {0};
+        struct pkv_group_usage usage = {.size = sizeof usage};
         world_expect(world, "usage", pkv_cache_usage(world->cache, g, &usage), PKV_OK, PKV_OK,
                      PKV_OK);
         run.num_held += usage.held;
     }
+    run.stats.size = sizeof run.stats;
     world_expect(world, "stats", pkv_cache_stats(world->cache, &run.stats), PKV_OK, PKV_OK, PKV_OK);
     world_expect(world, "destroy", pkv_cache_destroy(world->cache, false), PKV_OK, PKV_OK, PKV_OK);
     for (int32_t i = 0; i < NUM_CLIENTS; i++) {

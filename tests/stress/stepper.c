@@ -122,7 +122,7 @@ static bool begin(struct stepper *stepper, struct open_step *step)
                               .q_lens = step->q_lens,
                               .token_ids = step->ids,
                               .num_rows = step->num_rows};
-    struct pkv_shortage shortage = {0};
+    struct pkv_shortage shortage = {.size = sizeof shortage};
     batch.num_required_rows = random_between(&stepper->random, 0, step->num_rows);
     batch.now_ns = atomic_fetch_add(&world->now_ns, 1);
     const enum pkv_status status = pkv_step_begin(world->cache, &batch, &step->handle, &shortage);

@@ -150,7 +150,7 @@ static void check_blocks(struct world *world)
         world_fault(&world->unsound, "broken invariants", broken, 0);
     }
     for (int32_t g = 0; g < world->config.num_groups; g++) {
-        struct pkv_group_usage usage = {0};
+        struct pkv_group_usage usage = {.size = sizeof usage};
         const int32_t num_blocks = world->groups[g].num_blocks;
         world_expect(world, "usage", pkv_cache_usage(world->cache, g, &usage), PKV_OK, PKV_OK,
                      PKV_OK);

@@ -238,6 +238,7 @@ enum pkv_status options_case_begin(struct options_case *c, struct case_step *ste
             positions[step->num_tokens++] = options_case_position(c, tag, seq->length + t);
         }
     }
+    step->shortage.size = sizeof step->shortage;
     return pkv_step_begin(c->runtime.cache, &batch, &step->handle, &step->shortage);
 }
 
@@ -639,7 +640,7 @@ static bool history_agrees(const struct layer_run *run, const struct case_row *r
 bool options_case_attend(struct options_case *c, struct case_step *step, int32_t layer)
 {
     struct layer_run run;
-    struct pkv_step_view view;
+    struct pkv_step_view view = {.size = sizeof view};
     make_run(c, step, layer, &run);
     const struct pkv_layer_io io = io_of(&run);
     save_pages(&run, run.before);

@@ -73,14 +73,17 @@ static void hook_free(void *context, void *pointer, size_t bytes, size_t alignme
     release(context, pointer, bytes, false);
 }
 
-static void *hook_map(void *context, size_t bytes, size_t alignment, int node)
+static void *hook_map(void *context, size_t bytes, size_t alignment, int node,
+                      enum pkv_map_kind kind)
 {
     (void)node;
+    (void)kind;
     return take(context, bytes, alignment, true);
 }
 
-static void hook_unmap(void *context, void *pointer, size_t bytes)
+static void hook_unmap(void *context, void *pointer, size_t bytes, enum pkv_map_kind kind)
 {
+    (void)kind;
     release(context, pointer, bytes, true);
 }
 
@@ -176,7 +179,7 @@ int32_t case_check(struct runtime_case *c)
 
 int32_t case_free(struct runtime_case *c, int32_t group)
 {
-    struct pkv_group_usage usage = {0};
+    struct pkv_group_usage usage = {.size = sizeof usage};
     ASSERT_STATUS(PKV_OK, pkv_cache_usage(c->cache, group, &usage));
     CU_ASSERT_EQUAL(usage.free + usage.held, usage.num_blocks);
     CU_ASSERT(usage.promised >= 0 && usage.promised <= usage.free);
@@ -185,14 +188,14 @@ int32_t case_free(struct runtime_case *c, int32_t group)
 
 int32_t case_taken(struct runtime_case *c, int32_t group)
 {
-    struct pkv_group_usage usage = {0};
+    struct pkv_group_usage usage = {.size = sizeof usage};
     ASSERT_STATUS(PKV_OK, pkv_cache_usage(c->cache, group, &usage));
     return usage.held;
 }
 
 int32_t case_held(struct runtime_case *c, int32_t group)
 {
-    struct pkv_group_usage usage = {0};
+    struct pkv_group_usage usage = {.size = sizeof usage};
     ASSERT_STATUS(PKV_OK, pkv_cache_usage(c->cache, group, &usage));
     CU_ASSERT_EQUAL(usage.free + usage.held, usage.num_blocks);
     return usage.held + usage.promised;
@@ -246,7 +249,7 @@ enum pkv_status case_admit(struct runtime_case *c, struct case_seq *seq, int32_t
                            int32_t reserve_tokens, struct pkv_shortage *shortage)
 {
     static const int32_t token_ids[CASE_MAX_LENGTH];
-    struct pkv_admission admission = {-1, -1, -1};
+    struct pkv_admission admission = {sizeof admission, -1, -1, -1};
     const enum pkv_status status =
         pkv_seq_admit(c->cache, seq->handle, PROMPT(token_ids, num_tokens), reserve_tokens,
                       num_tokens, &admission, shortage);
@@ -309,6 +312,7 @@ enum pkv_status case_begin(struct runtime_case *c, struct case_step *step,
     fill_batch(&arrays, step, num_required_rows);
     const struct pkv_step none = {0};
     step->handle = none;
+    step->shortage.size = sizeof step->shortage;
     const enum pkv_status status =
         pkv_step_begin(c->cache, &arrays.batch, &step->handle, &step->shortage);
     if (status != PKV_OK) {
@@ -711,7 +715,7 @@ void case_table(struct runtime_case *c, struct case_seq *seq, int32_t group, int
                 int32_t n)
 {
     struct case_step step = {0};
-    struct pkv_step_view view = {0};
+    struct pkv_step_view view = {.size = sizeof view};
     case_row(&step, seq, 0);
     ASSERT_STATUS(PKV_OK, case_begin(c, &step, 1));
     ASSERT_STATUS(PKV_OK, pkv_step_view(c->cache, step.handle, group, &view));

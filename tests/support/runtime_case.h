@@ -45,6 +45,7 @@ struct runtime_case {
     bool tasks; /* layers are attended task by task */
     bool fused; /* q, k and v of a token lie in one row, outputs in rows wider than they are */
     uint32_t next_tag;
+    struct pkv_shortage lacking; /* of the last prefix_probe; -1: not filled */
 };
 
 struct case_seq {

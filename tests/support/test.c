@@ -108,10 +108,12 @@ static void counted_free(void *context, void *pointer, size_t bytes, size_t alig
     free(pointer);
 }
 
-static void *counted_map(void *context, size_t bytes, size_t alignment, int node)
+static void *counted_map(void *context, size_t bytes, size_t alignment, int node,
+                         enum pkv_map_kind kind)
 {
     (void)alignment;
     (void)node;
+    (void)kind;
     if (!may_allocate(context, bytes)) {
         return NULL;
     }
@@ -119,9 +121,10 @@ static void *counted_map(void *context, size_t bytes, size_t alignment, int node
     return pages == MAP_FAILED ? NULL : pages;
 }
 
-static void counted_unmap(void *context, void *pages, size_t bytes)
+static void counted_unmap(void *context, void *pages, size_t bytes, enum pkv_map_kind kind)
 {
     struct test_memory *memory = context;
+    (void)kind;
     memory->live--;
     memory->live_bytes -= bytes;
     munmap(pages, bytes);
