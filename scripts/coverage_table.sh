@@ -7,6 +7,7 @@
 #   - bear its name, tests/alloc/mem.c for src/alloc/mem.c, or include its header
 #   - then those that call the public functions that it defines
 #
+# Headers, files named *_case and those of tests/support are what tests use, and no tests.
 # A source with neither is tested through the sources that include its header. With --check the
 # page is only compared. A public function that no test calls is an error.
 set -eu
@@ -43,7 +44,8 @@ awk '
         test = FILENAME
         sub(/^tests\//, "", test)
         if (folder == "src" && !(stem in known)) { known[stem]; stems[++num_stems] = stem }
-        if (folder == "tests") tests[++num_tests] = test
+        is_fixture = FILENAME ~ /\.h$|_case[a-z_]*\.c$|\/support\//
+        if (folder == "tests" && !is_fixture) tests[++num_tests] = test
         if (folder == "tests" && FILENAME ~ /\.c$/)
             for (i = 1; i <= num_stems; i++)
                 if (index(stem, stems[i]) == 1) own_test(stems[i], test)
@@ -65,8 +67,9 @@ awk '
     /^ *# *include "/ {
         split($0, quoted, "\"")
         header = stem_of(quoted[2])
-        if (folder == "tests" && header in known) own_test(header, test)
-        else if (header != stem && !((header, stem) in is_used)) {
+        if (folder == "tests" && header in known) {
+            if (!is_fixture) own_test(header, test)
+        } else if (header != stem && !((header, stem) in is_used)) {
             is_used[header, stem]
             users[header] = list(users[header], stem)
         }

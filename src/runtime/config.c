@@ -6,6 +6,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/minmax.h"
 
 int32_t config_num_owners(const struct pkv_cache_config *config, int32_t g)
 {
@@ -26,16 +27,11 @@ struct pkv_cache_config config_resolve(const struct pkv_cache_config *config)
     return resolved;
 }
 
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 struct pkv_group_config config_resolve_group(const struct pkv_cache_config *config, int32_t g)
 {
     struct pkv_group_config resolved = config->groups[g];
-    resolved.sliding_window = smaller(resolved.sliding_window, config->max_seq_len);
-    resolved.kept_prefix = smaller(resolved.kept_prefix, config->max_seq_len);
+    resolved.sliding_window = min_i64(resolved.sliding_window, config->max_seq_len);
+    resolved.kept_prefix = min_i64(resolved.kept_prefix, config->max_seq_len);
     if (resolved.v_width == 0) {
         resolved.v_width = resolved.k_width;
     }
@@ -89,7 +85,7 @@ int32_t config_blocks_for(const struct pkv_group_config *group, int32_t max_step
     /* One more, for a window that does not begin at a block's first cell. */
     const int64_t bound =
         (seen + block_size - 1) / block_size + 1 + (kept_prefix + block_size - 1) / block_size;
-    return (int32_t)smaller(all, bound);
+    return (int32_t)min_i64(all, bound);
 }
 
 /* floor(a * b / c) for b <= c <= SIZE_MAX / 4, by long division: the product may not fit size_t. */
