@@ -263,6 +263,37 @@ static void pin(struct client *client)
     pthread_mutex_unlock(&request->lock);
 }
 
+static bool take_text(void *context, const char *text, size_t bytes)
+{
+    (void)context, (void)text;
+    return bytes > 0;
+}
+
+static bool take_block(void *context, const struct pkv_block_info *info)
+{
+    (void)context;
+    return info->ref_count >= 0;
+}
+
+/* Every call that reads the cache under its mutex: a lock that is left out is a race here. */
+static void look(struct client *client)
+{
+    struct world *world = client->world;
+    const struct request request = {.tenant = random_between(&client->random, 0, NUM_TENANTS - 1)};
+    struct pkv_namespace_field field;
+    struct pkv_group_usage usage = {.size = sizeof usage};
+    struct pkv_field_usage used = {.size = sizeof used};
+    uint64_t next_event = 0;
+    (void)request_options(&request, &field);
+    world_expect(world, "usage", pkv_cache_usage(world->cache, 0, &usage), PKV_OK, PKV_OK, PKV_OK);
+    world_expect(world, "usage of a field", pkv_namespace_usage(world->cache, &field, &used),
+                 PKV_OK, PKV_NOT_FOUND, PKV_OK);
+    world_expect(world, "visit", pkv_cache_visit(world->cache, take_block, NULL, &next_event),
+                 PKV_OK, PKV_OK, PKV_OK);
+    world_expect(world, "text", pkv_metrics_write(world->cache, take_text, NULL), PKV_OK, PKV_OK,
+                 PKV_OK);
+}
+
 /* What a server's other threads call now and then. */
 static void administer(struct client *client)
 {
@@ -300,6 +331,7 @@ static const struct {
     {"arrive", arrive, 24}, {"pass by", pass_by, 12}, {"probe", probe, 12},
     {"fork", fork_one, 8},  {"cut", cut, 8},          {"admit again", admit_again, 8},
     {"end", end, 6},        {"pin", pin, 6},          {"administer", administer, 1},
+    {"look", look, 1},
 };
 enum { NUM_ACTS = sizeof acts / sizeof acts[0] };
 
