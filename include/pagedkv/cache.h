@@ -122,7 +122,9 @@ struct pkv_cache_config {
     enum pkv_dtype dtype;
     /* Payload budget for the groups with num_blocks 0, after the groups with fixed blocks have got
      * theirs. It is divided in proportion to what max_seqs sequences of max_seq_len tokens would
-     * need of each group. Not read when no group needs it. */
+     * need of each group, where with prefix_cache a group with a window counts four windows a
+     * sequence more, which stay cached behind it: where prompts part and turns end. Not read when
+     * no group needs it. */
     size_t bytes;
     /* Sequences alive at once, in [1, 2^24]. */
     int32_t max_seqs;
@@ -314,6 +316,11 @@ struct pkv_seq_options {
     int32_t priority;
     /* It may adopt cached blocks, but what it computes is not indexed. */
     bool no_publish;
+    /* How long the priority lasts: a block that nobody has used for so long counts as of priority 0
+     * from then on, by the clock that pkv_batch and the calls of prefix.h bring; every hit begins
+     * the time anew. In nanoseconds; 0 = for ever. For prompts that matter while they are in use:
+     * without it a priority that nobody uses again keeps its blocks from all lower ones. */
+    uint64_t retention_ns;
 };
 
 /* Makes an empty sequence: the handle that stands for one request in every other call. In

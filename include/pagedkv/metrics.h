@@ -153,7 +153,7 @@ struct pkv_block_info {
     int32_t ref_count;
     /* The prefix index has it, so it can be found. The fields below are filled only then. */
     bool is_indexed;
-    /* In [0, PKV_NUM_PRIORITIES): lower ones are evicted first. */
+    /* PKV_PRIORITY_EVICT_FIRST, or in [0, PKV_NUM_PRIORITIES): lower ones are evicted first. */
     int32_t priority;
     /* What it holds, see base.h. */
     struct pkv_block_key key;

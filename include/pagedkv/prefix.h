@@ -10,6 +10,7 @@
  *     pkv_prefix_pin(cache, &options, &prompt, ttl_ns, now_ns, &pin, &num_pinned)
  *     pkv_prefix_refresh(cache, pin, ttl_ns, now_ns)               it was used: keep it longer
  *     pkv_prefix_unpin(cache, pin)
+ *     pkv_prefix_set_priority(cache, &options, &prompt, 0, n, PKV_PRIORITY_EVICT_FIRST, NULL)
  *     pkv_namespace_flush(cache, &field, &report)                  acme's cached text is gone
  *     pkv_cache_reset(cache, false, &report)                       new weights: nothing is kept
  *
@@ -103,6 +104,34 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_prefix_refresh(pkv_cache *cache, pkv_p
  * Returns PKV_OK; PKV_UNSUPPORTED. O(pins + blocks of those that end). */
 PKV_API PKV_NODISCARD enum pkv_status pkv_prefix_expire(pkv_cache *cache, uint64_t now_ns,
                                                         int32_t *num_ended);
+
+/* ---- priorities ---------------------------------------------------------------------------- */
+
+/* Below every priority of struct pkv_seq_options: evicted first. */
+#define PKV_PRIORITY_EVICT_FIRST (-1)
+
+/* Changes the priority of cached blocks: to let go of a finished branch, or to keep a system prompt
+ * longer than the rest of the requests that computed it.
+ *
+ * Of the cached blocks that prompt begins with, in the namespace of options (may be NULL; its
+ * priority is not read), those change that lie within tokens [from_token, to_token), 0 <=
+ * from_token <= to_token <= prompt->num_tokens. priority is PKV_PRIORITY_EVICT_FIRST or in [0,
+ * PKV_NUM_PRIORITIES), and lasts until a request with a higher one, or any for
+ * PKV_PRIORITY_EVICT_FIRST, computes or adopts the same text.
+ *
+ * A block is never evicted before what goes on from it, so a higher priority counts for the blocks
+ * before from_token too, and a lower one only as far as no block that follows has a higher one and
+ * no running sequence that has computed or adopted it claims a higher one: what others share is as
+ * before.
+ *
+ * *num_changed receives the tokens within the range whose priority has changed; it may be NULL.
+ *
+ * Returns PKV_OK, also when nothing is cached; PKV_INVALID_ARGUMENT; PKV_UNSUPPORTED.
+ * O(num_tokens + max_seqs). */
+PKV_API PKV_NODISCARD enum pkv_status
+pkv_prefix_set_priority(pkv_cache *cache, const struct pkv_seq_options *options,
+                        const struct pkv_prompt *prompt, int32_t from_token, int32_t to_token,
+                        int32_t priority, int32_t *num_changed);
 
 /* ---- quotas -------------------------------------------------------------------------------- */
 

@@ -5,6 +5,7 @@
 #include "prefix/prefix_blocks.h"
 
 #include "base/error.h"
+#include "prefix/prefix_decay.h"
 
 static void observe(struct prefix_index *index, enum prefix_change change, int32_t node)
 {
@@ -16,16 +17,55 @@ static void observe(struct prefix_index *index, enum prefix_change change, int32
 
 int32_t prefix_blocks_class(const struct prefix_index *index, int32_t group, int32_t block)
 {
+    const struct prefix_use *use = &index->block_uses[group][block];
     const int32_t node = index->block_nodes[group][block] - 1;
-    return PREFIX_CLASS_PRIORITY + 2 * index->nodes.nodes[node].priority +
-           index->block_uses[group][block].is_reused;
+    const int32_t priority = index->nodes.nodes[node].priority;
+    if (priority == PREFIX_EVICT_FIRST) {
+        return PREFIX_CLASS_OUT_OF_WINDOW;
+    }
+    return PREFIX_CLASS_PRIORITY + 2 * (use->is_decayed ? 0 : priority) + use->is_reused;
 }
 
-/* The free block becomes the last of its class of priority. */
+/* A free block comes into the class of its priority, or is about to. */
+static int32_t start_use(struct prefix_index *index, int32_t group, int32_t block)
+{
+    struct prefix_use *use = &index->block_uses[group][block];
+    const struct prefix_node *node = &index->nodes.nodes[index->block_nodes[group][block] - 1];
+    const bool decays = node->priority > 0 && node->retention_ns != 0 &&
+                        node->retention_ns < UINT64_MAX - index->now_ns;
+    use->stamp = index->clocks[group]++;
+    use->is_decayed = false;
+    if (decays || use->heap_at != 0) {
+        prefix_decay_set(index, group, block, decays ? index->now_ns + node->retention_ns : 0);
+    }
+    return prefix_blocks_class(index, group, block);
+}
+
 static void requeue(struct prefix_index *index, int32_t group, int32_t block)
 {
-    index->block_uses[group][block].stamp = index->clocks[group]++;
-    block_pool_move(index->pools[group], block, prefix_blocks_class(index, group, block));
+    block_pool_move(index->pools[group], block, start_use(index, group, block));
+}
+
+static void decay(struct prefix_index *index, int32_t group, int32_t block)
+{
+    struct prefix_use *use = &index->block_uses[group][block];
+    if (block_pool_class(index->pools[group], block) >= PREFIX_CLASS_PRIORITY + 2) {
+        use->is_decayed = true;
+        use->stamp = index->clocks[group]++;
+        block_pool_move(index->pools[group], block, prefix_blocks_class(index, group, block));
+    }
+}
+
+void prefix_index_set_time(struct prefix_index *index, uint64_t now_ns)
+{
+    index->now_ns = now_ns;
+    for (int32_t group = 0; group < index->nodes.num_groups; group++) {
+        int32_t block = prefix_decay_next(index, group, now_ns);
+        while (block != PREFIX_NONE) {
+            decay(index, group, block);
+            block = prefix_decay_next(index, group, now_ns);
+        }
+    }
 }
 
 /* Unlinks a block from its node, which then may be freed. */
@@ -139,13 +179,12 @@ bool prefix_index_drop(struct prefix_index *index, int32_t group, int32_t block,
 {
     const int32_t node = index->block_nodes[group][block] - 1;
     int32_t class = PREFIX_CLASS_UNINDEXED;
+    if (pkv_pool_ref_count(index->pools[group], block) > 1) {
+        return block_pool_drop_to(index->pools[group], block, class);
+    }
     if (node != PREFIX_NONE) {
         const bool is_worthless = is_out_of_window && !prefix_index_covers(index, group, node);
-        class =
-            is_worthless ? PREFIX_CLASS_OUT_OF_WINDOW : prefix_blocks_class(index, group, block);
-    }
-    if (class >= PREFIX_CLASS_PRIORITY && pkv_pool_ref_count(index->pools[group], block) == 1) {
-        index->block_uses[group][block].stamp = index->clocks[group]++;
+        class = is_worthless ? PREFIX_CLASS_OUT_OF_WINDOW : start_use(index, group, block);
     }
     return block_pool_drop_to(index->pools[group], block, class);
 }
@@ -193,9 +232,11 @@ void prefix_blocks_reclass(struct prefix_index *index, int32_t node)
 {
     const int32_t *blocks = prefix_node_blocks(&index->nodes, node);
     for (int32_t group = 0; group < index->nodes.num_groups; group++) {
-        pkv_pool *pool = index->pools[group];
-        if (blocks[group] != PREFIX_NONE &&
-            block_pool_class(pool, blocks[group]) >= PREFIX_CLASS_PRIORITY) {
+        const int32_t class = blocks[group] == PREFIX_NONE
+                                  ? BLOCK_POOL_NONE
+                                  : block_pool_class(index->pools[group], blocks[group]);
+        if (class >= PREFIX_CLASS_PRIORITY ||
+            (class == PREFIX_CLASS_OUT_OF_WINDOW && prefix_index_covers(index, group, node))) {
             requeue(index, group, blocks[group]);
         }
     }

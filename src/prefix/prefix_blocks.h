@@ -18,8 +18,8 @@
  * ever. */
 enum {
     PREFIX_CLASS_UNINDEXED = 0,
-    PREFIX_CLASS_OUT_OF_WINDOW = 1,
-    PREFIX_CLASS_PRIORITY = 2 /* + twice the node's, + 1 when the block was reused */
+    PREFIX_CLASS_OUT_OF_WINDOW = 1, /* and those of nodes to evict first */
+    PREFIX_CLASS_PRIORITY = 2       /* + twice the node's, + 1 when the block was reused */
 };
 _Static_assert(PREFIX_CLASS_PRIORITY + 2 * PKV_NUM_PRIORITIES == BLOCK_POOL_NUM_CLASSES,
                "a pool has as many classes as the index uses");
@@ -61,6 +61,10 @@ int32_t prefix_index_take(struct prefix_index *index, int32_t group);
  * leaves are evicted before parents. */
 bool prefix_index_drop(struct prefix_index *index, int32_t group, int32_t block,
                        bool is_out_of_window);
+
+/* The clock, which never goes back: blocks that were free for as long as their claim lasts count as
+ * of priority 0 from now on. O(log blocks) for each of them. */
+void prefix_index_set_time(struct prefix_index *index, uint64_t now_ns);
 
 /* An admission adopts the block, which is held. */
 void prefix_index_reuse(struct prefix_index *index, int32_t group, int32_t block);

@@ -104,7 +104,8 @@ static void check_node(struct report *report, const struct prefix_index *index, 
     report_expect(report, node->num_blocks > 0 || node->num_children > 0 || node->num_holders > 0,
                   "a node without block, child and holder is used (node %d)", at);
     report_expect(report, node->num_holders >= 0, "a node's holders are negative (node %d)", at);
-    report_expect(report, node->priority < PKV_NUM_PRIORITIES,
+    report_expect(report,
+                  node->priority >= PREFIX_EVICT_FIRST && node->priority < PKV_NUM_PRIORITIES,
                   "a node's priority is out of range (node %d)", at);
     report_expect(report, node->depth == (parent == NULL ? 0 : parent->depth + 1),
                   "a node's depth is not its parent's and one (node %d)", at);
@@ -143,6 +144,24 @@ static void check_children(struct report *report, struct prefix_node_table *node
     }
 }
 
+/* Counts children of one priority in scratch. */
+static void check_priorities(struct report *report, struct prefix_node_table *nodes,
+                             int32_t priority)
+{
+    clear_scratch(nodes);
+    for (int32_t i = 0; i < nodes->num_touched; i++) {
+        struct prefix_node *parent = prefix_node_at(nodes, nodes->nodes[i].parent);
+        if (nodes->nodes[i].is_used && parent != NULL) {
+            parent->scratch += nodes->nodes[i].priority == priority;
+        }
+    }
+    for (int32_t i = 0; i < nodes->num_touched; i++) {
+        const struct prefix_node *node = &nodes->nodes[i];
+        report_expect(report, !node->is_used || node->scratch == node->children_at[priority],
+                      "a node's children of priority %d are miscounted (node %d)", priority, i);
+    }
+}
+
 /* --- blocks */
 
 static void check_block(struct report *report, const struct prefix_index *index, int32_t group,
@@ -171,6 +190,18 @@ static void check_block(struct report *report, const struct prefix_index *index,
     }
 }
 
+static void check_heap(struct report *report, const struct prefix_index *index, int32_t group)
+{
+    const struct prefix_use *uses = index->block_uses[group];
+    const int32_t *heap = index->heaps[group];
+    for (int32_t i = 0; i < index->heap_lengths[group]; i++) {
+        report_expect(report,
+                      uses[heap[i]].heap_at == i + 1 &&
+                          uses[heap[(i - 1) / 2]].deadline_ns <= uses[heap[i]].deadline_ns,
+                      "the heap of deadlines is broken (group %d, place %d)", group, i);
+    }
+}
+
 static void check_blocks(struct report *report, const struct prefix_index *index)
 {
     for (int32_t group = 0; group < index->nodes.num_groups; group++) {
@@ -178,6 +209,7 @@ static void check_blocks(struct report *report, const struct prefix_index *index
         for (int32_t block = 0; block < num_blocks; block++) {
             check_block(report, index, group, block);
         }
+        check_heap(report, index, group);
     }
 }
 
@@ -292,6 +324,9 @@ int32_t prefix_index_check(struct prefix_index *index)
     check_buckets(&report, &index->nodes);
     check_free_list(&report, &index->nodes);
     check_children(&report, &index->nodes);
+    for (int32_t priority = 0; priority < PKV_NUM_PRIORITIES; priority++) {
+        check_priorities(&report, &index->nodes, priority);
+    }
     check_blocks(&report, index);
     check_namespaces(&report, index);
     for (int32_t i = 0; i < index->nodes.num_touched; i++) {

@@ -95,6 +95,8 @@ static void place(struct prefix_index *index, const int32_t *num_blocks, struct 
     fields->buckets = carve(metadata, fields->num_buckets, sizeof fields->buckets[0]);
     namespaces->buckets = carve(metadata, namespaces->num_buckets, sizeof namespaces->buckets[0]);
     index->writer.buffer = carve(metadata, 1, prefix_content_bytes(nodes->block_size));
+    index->heaps = carve(metadata, num_groups, sizeof index->heaps[0]);
+    index->heap_lengths = carve(metadata, num_groups, sizeof index->heap_lengths[0]);
     index->clocks = carve(metadata, num_groups, sizeof index->clocks[0]);
     index->block_nodes = carve(metadata, num_groups, sizeof index->block_nodes[0]);
     index->block_uses = carve(metadata, num_groups, sizeof index->block_uses[0]);
@@ -102,9 +104,11 @@ static void place(struct prefix_index *index, const int32_t *num_blocks, struct 
         const size_t count = (size_t)num_blocks[group];
         int32_t *of_blocks = carve(metadata, count, sizeof of_blocks[0]);
         struct prefix_use *uses = carve(metadata, count, sizeof uses[0]);
+        int32_t *heap = carve(metadata, count, sizeof heap[0]);
         if (index->block_nodes != NULL) {
             index->block_nodes[group] = of_blocks;
             index->block_uses[group] = uses;
+            index->heaps[group] = heap;
         }
     }
     nodes->nodes = carve(mapped, num_nodes, sizeof nodes->nodes[0]);

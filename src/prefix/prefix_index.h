@@ -21,6 +21,8 @@
  *   prefix_match.h    finding: the longest chain of nodes for a prompt
  *   prefix_publish.h  making nodes
  *   prefix_retain.h   retention points: which windows are worth keeping
+ *   prefix_claim.h    the priority of nodes
+ *   prefix_decay.h    when it ends for a block
  *   prefix_blocks.h   the blocks of nodes: attached, taken, dropped, detached
  *   prefix_flush.h    epochs: flush, reset, and the sweep that follows
  *   prefix_quota.h    what the fields of a namespace hold and may hold
@@ -90,8 +92,11 @@ struct prefix_swept {
 
 /* What decides, beside its class, when a cached block is evicted. */
 struct prefix_use {
-    int64_t stamp;  /* of the group's clock, when it became free */
-    bool is_reused; /* an admission adopted it since it was published */
+    int64_t stamp;        /* of the group's clock, when it became free */
+    uint64_t deadline_ns; /* then its priority counts as 0; 0 = never (prefix_decay.h) */
+    int32_t heap_at;      /* its place in the heap of deadlines + 1; 0 = not in it */
+    bool is_reused;       /* an admission adopted it since it was published */
+    bool is_decayed;      /* its deadline came while it was free */
 };
 
 /* Open for the other files of this module, and for tests that must break it. */
@@ -111,6 +116,9 @@ struct prefix_index {
     struct prefix_content_writer writer;
     int32_t **block_nodes;          /* [num_groups][num_blocks of that pool]: node + 1, 0 = none */
     struct prefix_use **block_uses; /* likewise */
+    int32_t **heaps;                /* likewise: blocks by deadline, the soonest first */
+    int32_t *heap_lengths;          /* [num_groups] */
+    uint64_t now_ns;                /* the latest time that was set */
     int64_t *clocks; /* [num_groups]: how often a block became free in a class of priority */
 
     int32_t sweep_at;            /* next node to look at */

@@ -94,6 +94,7 @@ static void fill_node(struct prefix_node_table *table, int32_t at,
     prefix_namespace_hold(table->namespaces, content->namespace_id);
     if (parent != NULL) {
         parent->num_children++;
+        prefix_node_count_child(table, node, 1);
     }
 }
 
@@ -163,6 +164,7 @@ void prefix_node_free_unneeded(struct prefix_node_table *table, int32_t at)
             return;
         }
         const int32_t parent = node->parent.index;
+        prefix_node_count_child(table, node, -1);
         unlink_node(table, at);
         prefix_namespace_release(table->namespaces, node->namespace_id);
         node->is_used = false;

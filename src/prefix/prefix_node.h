@@ -19,6 +19,8 @@
 #include "prefix/prefix_content.h"
 #include "prefix/prefix_namespace.h"
 
+#define PREFIX_EVICT_FIRST (-1)
+
 struct prefix_node {
     struct pkv_block_key key;
     uint64_t epoch; /* in which it was made */
@@ -31,7 +33,9 @@ struct prefix_node {
     int32_t num_blocks; /* groups in which it has one */
     int32_t distance;   /* blocks down to a retention point (prefix_retain.h); INT32_MAX: none */
     int32_t next;       /* in its bucket, or on the free list */
-    uint8_t priority;   /* in [0, PKV_NUM_PRIORITIES); higher is evicted later */
+    int32_t children_at[PKV_NUM_PRIORITIES]; /* by priority */
+    uint64_t retention_ns;                   /* its priority counts as 0 after so long; 0 = never */
+    int8_t priority; /* in [PREFIX_EVICT_FIRST, PKV_NUM_PRIORITIES): lower is evicted first */
     bool is_used;
     bool has_extra;
     uint8_t num_continued; /* children that it ever had: 0, 1, or 2 for more */
@@ -98,6 +102,16 @@ static inline uint64_t *prefix_node_extra(const struct prefix_node_table *table,
 static inline int32_t *prefix_node_blocks(const struct prefix_node_table *table, int32_t node)
 {
     return table->blocks + (size_t)node * (size_t)table->num_groups;
+}
+
+/* Counts the node, by its priority, among its parent's children. */
+static inline void prefix_node_count_child(struct prefix_node_table *table,
+                                           const struct prefix_node *node, int32_t sign)
+{
+    struct prefix_node *parent = prefix_node_at(table, node->parent);
+    if (parent != NULL && node->priority >= 0) {
+        parent->children_at[node->priority] += sign;
+    }
 }
 
 /* True for a node that is not stale and was not flushed: one that can be hit. */

@@ -1,25 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Insertion searches first, so that equal content has one node, whichever sequence computes it. A
- * parent's priority is never below that of its child: each raise goes up the chain until it meets a
- * node that has as much. */
+ * Insertion searches first, so that equal content has one node, whichever sequence computes it.
+ */
 #include "prefix/prefix_publish.h"
 
-#include "prefix/prefix_blocks.h"
+#include "prefix/prefix_claim.h"
 #include "prefix/prefix_flush.h"
-
-void prefix_index_raise(struct prefix_index *index, struct prefix_ref ref, int32_t priority)
-{
-    struct prefix_node *node = prefix_node_at(&index->nodes, ref);
-    while (node != NULL && node->priority < priority) {
-        node->priority = (uint8_t)priority;
-        if (node->num_blocks > 0) {
-            prefix_blocks_reclass(index, ref.index);
-        }
-        ref = node->parent;
-        node = prefix_node_at(&index->nodes, ref);
-    }
-}
 
 /* A new node for content that has none; PREFIX_NONE when none is free. */
 static int32_t make_node(struct prefix_index *index, const struct prefix_content *content)

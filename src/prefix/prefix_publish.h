@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * prefix_publish.h: making nodes of what sequences have computed, and raising their priority. The
+ * prefix_publish.h: making nodes of what sequences have computed. The
  * blocks follow by prefix_index_attach (prefix_blocks.h). */
 #ifndef PKV_PREFIX_PUBLISH_H
 #define PKV_PREFIX_PUBLISH_H
@@ -24,11 +24,5 @@ enum prefix_insert prefix_index_insert(struct prefix_index *index, struct prefix
                                        int32_t namespace_id, uint64_t epoch, const int32_t *tokens,
                                        const uint64_t *extra, int32_t priority,
                                        struct prefix_ref *node);
-
-/* Raises the priority of a node and of all its ancestors to at least `priority`; their free blocks
- * become the last of that class, but those out of a window stay. For keeping leaves before parents
- * in the order of eviction, hold the blocks (admit: adopt, then raise). O(nodes raised). Stale refs
- * and the root are ignored. */
-void prefix_index_raise(struct prefix_index *index, struct prefix_ref node, int32_t priority);
 
 #endif

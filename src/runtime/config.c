@@ -110,12 +110,23 @@ static enum pkv_status sizes_with(const struct config_group *group, int32_t num_
     return pkv_page_sizes_of(&geometry, sizes);
 }
 
+/* Windows for each sequence that stay cached behind it: hits need a window wherever prompts part
+ * and turns end. Found by trying, see docs/performance.md. */
+#define CACHED_WINDOWS 4
+
 /* What max_seqs full sequences need of a group: its weight in sharing a budget. */
 static bool needed_of(const struct pkv_cache_config *config, const struct config_group *group,
                       size_t block_bytes, size_t *bytes)
 {
-    const int32_t blocks = config_blocks_for(&group->config, config->max_step_tokens,
-                                             config->max_seq_len, group->config.kept_prefix, 0);
+    const struct pkv_group_config *of = &group->config;
+    const int32_t all = config_blocks_of_cells(config->max_seq_len, of->block_size);
+    int64_t blocks =
+        config_blocks_for(of, config->max_step_tokens, config->max_seq_len, of->kept_prefix, 0);
+    if (config->prefix_cache && of->sliding_window > 0) {
+        const int64_t windows =
+            CACHED_WINDOWS * (config_blocks_of_cells(of->sliding_window, of->block_size) + 1);
+        blocks = min_i64(blocks + windows, all);
+    }
     return checked_mul(block_bytes, (size_t)blocks, bytes) &&
            checked_mul(*bytes, (size_t)config->max_seqs, bytes);
 }

@@ -46,6 +46,14 @@ static int32_t uncut_blocks(const struct pkv_prompt *prompt, int32_t num_blocks,
     return num_blocks;
 }
 
+int32_t match_chain(pkv_cache *cache, const struct seq *model, const struct pkv_prompt *prompt,
+                    int32_t max_blocks)
+{
+    struct reuse *reuse = &cache->reuse;
+    return prefix_index_match(reuse->index, &model->reuse.scope, prompt->token_ids,
+                              prompt->token_extra, max_blocks, reuse->matched);
+}
+
 int32_t match_run(pkv_cache *cache, const struct seq *model, const struct pkv_prompt *prompt,
                   int32_t max_blocks)
 {
@@ -54,8 +62,7 @@ int32_t match_run(pkv_cache *cache, const struct seq *model, const struct pkv_pr
     if (max_blocks == 0) {
         return 0;
     }
-    int32_t count = prefix_index_match(reuse->index, &model->reuse.scope, prompt->token_ids,
-                                       prompt->token_extra, max_blocks, reuse->matched);
+    int32_t count = match_chain(cache, model, prompt, max_blocks);
     const struct prefix_window *windows = windows_of(cache, model);
     int32_t before;
     do { /* what is resident of a shorter run may be cut by an earlier range */

@@ -12,6 +12,11 @@
 int32_t match_max_blocks(const pkv_cache *cache, const struct pkv_prompt *prompt,
                          int32_t max_cached);
 
+/* The nodes of at most max_blocks leading blocks, whether they have blocks or not, into
+ * reuse.matched; returns how many there are. */
+int32_t match_chain(pkv_cache *cache, const struct seq *model, const struct pkv_prompt *prompt,
+                    int32_t max_blocks);
+
 /* The longest run of at most max_blocks leading blocks that a sequence like `model` can go on from:
  * their nodes are in reuse.matched until the next match, and after them those of a longer run, of
  * reuse.num_furthest blocks, that only some group can go on from. */

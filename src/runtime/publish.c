@@ -10,6 +10,7 @@
 
 #include "base/minmax.h"
 #include "prefix/prefix_blocks.h"
+#include "prefix/prefix_claim.h"
 #include "prefix/prefix_publish.h"
 #include "prefix/prefix_retain.h"
 
@@ -53,7 +54,7 @@ void publish_adopt(pkv_cache *cache, int32_t seq, int32_t num_blocks)
     move_newest(index, reuse, nodes[num_blocks - 1], num_blocks);
     reuse->num_tried = num_blocks;
     if (!reuse->no_publish) {
-        prefix_index_raise(index, reuse->newest, reuse->priority);
+        prefix_index_claim(index, reuse->newest, reuse->priority, reuse->retention_ns);
     }
     cache->seqs.at[seq].length = num_blocks * cache->reuse.block_size;
 }
@@ -110,12 +111,13 @@ static bool publish_next(pkv_cache *cache, int32_t seq)
     const struct pkv_prompt tokens = seq_tokens_at(
         &cache->reuse.tokens, seq, &cache->seqs.at[seq].tokens, i * block_size, block_size);
     struct prefix_ref node;
-    const enum prefix_insert result = prefix_index_insert(
-        cache->reuse.index, reuse->newest, prefix_scope_at(&reuse->scope, i), reuse->epoch,
-        tokens.token_ids, tokens.token_extra, reuse->priority, &node);
+    const enum prefix_insert result =
+        prefix_index_insert(cache->reuse.index, reuse->newest, prefix_scope_at(&reuse->scope, i),
+                            reuse->epoch, tokens.token_ids, tokens.token_extra, 0, &node);
     if (result != PREFIX_NEW && result != PREFIX_FOUND) {
         return false;
     }
+    prefix_index_claim(cache->reuse.index, node, reuse->priority, reuse->retention_ns);
     if (result == PREFIX_NEW) {
         prefix_index_continue(cache->reuse.index, reuse->newest, cache->seqs.at[seq].max_rewind);
     }

@@ -52,6 +52,7 @@ enum pkv_status seq_options_check(const struct pkv_cache_config *config,
     model->max_rewind = options->max_rewind;
     model->max_tokens = options->max_tokens > 0 ? options->max_tokens : max_seq_len;
     model->reuse.priority = options->priority;
+    model->reuse.retention_ns = options->retention_ns;
     model->reuse.no_publish = options->no_publish;
     if (options->kept_prefix != NULL) {
         const int64_t kept = *options->kept_prefix;

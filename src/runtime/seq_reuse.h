@@ -18,6 +18,7 @@ struct seq_reuse {
     int32_t num_published;
     int32_t num_tried;
     int32_t priority;
+    uint64_t retention_ns; /* of the priority; 0 = for ever */
     bool no_publish;
     bool was_admitted;
 };

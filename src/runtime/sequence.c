@@ -72,6 +72,7 @@ int32_t sequence_claim(struct seq_records *seqs, const struct seq *model)
         .newest = PREFIX_ROOT,
         .epoch = model->reuse.epoch,
         .priority = model->reuse.priority,
+        .retention_ns = model->reuse.retention_ns,
         .no_publish = model->reuse.no_publish,
     };
     return index;

@@ -7,6 +7,7 @@
 
 #include "prefix/prefix_blocks.h"
 #include "prefix/prefix_check.h"
+#include "prefix/prefix_claim.h"
 #include "prefix/prefix_flush.h"
 #include "prefix/prefix_match.h"
 #include "prefix/prefix_publish.h"

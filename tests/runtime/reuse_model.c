@@ -206,6 +206,7 @@ static struct pkv_seq_options random_options(struct model *m, struct pkv_namespa
     struct pkv_seq_options options = {.size = sizeof options,
                                       .max_rewind = below(m, 3) == 0 ? below(m, 5) : 0,
                                       .priority = below(m, PKV_NUM_PRIORITIES),
+                                      .retention_ns = (uint64_t)below(m, 3) * 7,
                                       .no_publish = below(m, 8) == 0};
     const int32_t kind = below(m, 6);
     fields[0] = m->fields[below(m, NUM_FIELDS)];
@@ -368,6 +369,23 @@ static void do_pin(struct model *m)
     }
 }
 
+/* No effect but on the order of eviction, which the cache checks itself. */
+static void do_priority(struct model *m)
+{
+    const struct prefix_seq *seq = &m->entries[below(m, MAX_SEQS)].p;
+    const int32_t n = below(m, MAX_LENGTH);
+    const int32_t from = below(m, n + 1);
+    const struct pkv_prompt prompt = prefix_prompt(seq, n);
+    int32_t num_changed = -1;
+    if (seq->options.size != 0) {
+        ASSERT_STATUS(PKV_OK,
+                      pkv_prefix_set_priority(m->c.cache, &seq->options, &prompt, from, n,
+                                              below(m, PKV_NUM_PRIORITIES + 1) - 1, &num_changed));
+        CU_ASSERT(num_changed >= 0 && num_changed <= n - from);
+        note(m, (uint64_t)num_changed);
+    }
+}
+
 static void do_flush(struct model *m)
 {
     struct pkv_flush_report report = {.size = sizeof report};
@@ -489,7 +507,10 @@ static void do_any(struct model *m)
     case 10: do_destroy(m); break;
     case 11:
     case 12: do_probe(m); break;
-    case 13: do_pin(m); break;
+    case 13:
+        do_pin(m);
+        do_priority(m);
+        break;
     case 14:
         if (below(m, 6) == 0) {
             do_flush(m);
