@@ -78,6 +78,9 @@ static int run_new_in_child(const struct gqa_case *expected, pkv_workspace *work
 static void a_forked_child_makes_workspaces_of_its_own(void)
 {
     const struct case_spec spec = spec_of();
+    if (test_is_sanitised("threads from before the fork alone")) {
+        return;
+    }
     pkv_workspace *workspace = case_workspace(4);
     struct gqa_case *expected = gqa_case_run(&spec, workspace);
     run_child(run_new_in_child, expected, workspace);
@@ -141,6 +144,9 @@ static int run_without_threads(const struct gqa_case *expected, pkv_workspace *w
 static void without_threads_to_be_had_the_caller_does_the_work(void)
 {
     const struct case_spec spec = spec_of();
+    if (test_is_sanitised("more memory")) {
+        return;
+    }
     pkv_workspace *workspace = case_workspace(1);
     struct gqa_case *expected = gqa_case_run(&spec, workspace);
     run_child(run_without_threads, expected, NULL);

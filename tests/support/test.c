@@ -279,3 +279,15 @@ void test_eager_threads(pkv_workspace *workspace)
 {
     workspace->thread_ns = 1000;
 }
+
+PKV_WEAK extern void __asan_init(void);
+PKV_WEAK extern void __tsan_init(void);
+
+bool test_is_sanitised(const char *need)
+{
+    const bool is = __asan_init != NULL || __tsan_init != NULL;
+    if (is) {
+        printf("skipped: this sanitiser needs %s\n", need);
+    }
+    return is;
+}

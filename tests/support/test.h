@@ -97,6 +97,10 @@ uint8_t ref_to_e4m3(double x);
 double ref_load(enum pkv_dtype dtype, const void *array, size_t index);
 void ref_store(enum pkv_dtype dtype, void *array, size_t index, double x);
 
+/* True, after a line that says so, when the program is built with a sanitiser that needs what a
+ * test denies it. */
+bool test_is_sanitised(const char *need);
+
 /* Has a workspace's calls run on all of its threads even where that is not worth while, so that
  * small cases try them too. */
 void test_eager_threads(pkv_workspace *workspace);
