@@ -201,7 +201,8 @@ static void continue_model(struct model *model, int32_t at, int32_t max_rewind)
         retain_model(model, at, max_rewind);
         return;
     }
-    for (int32_t distance = node->distance; at >= 0; at = model->nodes[at].parent, distance++) {
+    for (int32_t distance = node->distance; at >= 0 && distance < WIDEST;
+         at = model->nodes[at].parent, distance++) {
         if (model->nodes[at].distance != distance || model->nodes[at].num_continued > 1) {
             return;
         }
