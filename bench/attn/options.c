@@ -17,7 +17,7 @@ static const char usage[] =
     "  --filter TEXT    only cases whose \"group: name\" contains TEXT\n"
     "  --rows N         every case with N rows\n"
     "  --keys N         every case with N keys a row\n"
-    "  --threads N      of the operator and the ceilings, 0 = OpenMP's default (0)\n"
+    "  --threads N      of the operator and the ceilings, 0 = as this process may run (0)\n"
     "  --repeats N      turns of each case (21)\n"
     "  --isa NAME       an instruction set (the best that this CPU has)\n"
     "  --csv FILE       writes every case as a line of FILE\n"

@@ -37,7 +37,7 @@ static const char usage[] =
     "  --window W          sliding window, 0 = none (0)\n"
     "  --kept-prefix P     keys at the start that a window keeps (0)\n"
     "  --block-size B      tokens a block (16)\n"
-    "  --threads T         of attention, 0 = OpenMP's default (0)\n"
+    "  --threads T         of attention, 0 = as this process may run (0)\n"
     "  --ids               print token ids alone, a request a line\n";
 
 struct options {

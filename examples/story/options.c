@@ -26,7 +26,7 @@ static const char usage[] =
     "  --max-batch M       requests that run at once (8)\n"
     "  --chunk C           prompt tokens that a step has room for (16)\n"
     "  --prefix-cache      prompts that begin alike share blocks; paged only\n"
-    "  --threads T         of attention, 0 = OpenMP's default (0)\n"
+    "  --threads T         of attention, 0 = as this process may run (0)\n"
     "  --ids               print token ids alone, a request a line\n";
 
 enum { MAX_BATCH = 4096 };

@@ -34,7 +34,7 @@ struct serve_options {
     int32_t num_blocks; /* 0 = enough that nothing is ever short */
     int32_t max_batch;
     int32_t chunk;
-    int32_t threads; /* 0 = OpenMP's default */
+    int32_t threads; /* 0 = as many as this process may run */
     bool prefix_cache;
     int32_t max_pinned_blocks;
     bool progress;             /* a line on stderr now and then */
