@@ -21,6 +21,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 unset MAKEFLAGS MAKELEVEL MFLAGS MAKEOVERRIDES BUILD VARIANT
+unset PKG_CONFIG_PATH PKG_CONFIG_SYSROOT_DIR PKG_CONFIG_LIBDIR LD_LIBRARY_PATH DESTDIR
 
 static=
 [ "${1:-}" != --static ] || { static=1; shift; }
