@@ -66,6 +66,10 @@ report 'absolute path' "$(grep -nE '[ "=](/home|/work|/root|/tmp)/' $scripts |
 # shellcheck disable=SC2086
 report 'TODO without a number' "$(grep -nE 'TODO|FIXME|XXX' $sources | grep -vE '#[0-9]+' || true)"
 
+# One spelling: error.h has a name for the most frequent refusal.
+report 'refuse(PKV_INVALID_ARGUMENT, ..) instead of INVALID(..)' \
+    "$(grep -nE 'refuse\(PKV_INVALID_ARGUMENT' src/*/*.[ch] | grep -v '^src/base/error.h' || true)"
+
 suites=$(sed -n 's/^const struct test_suite \(suite_[a-z0-9_]*\).*/\1/p' tests/*.c tests/*/*.c)
 report 'suite that is not in tests/suites.h' "$(for suite in $suites; do
     grep -qx "SUITE($suite)" tests/suites.h || echo "$suite"

@@ -225,8 +225,8 @@ enum pkv_status split_plan(pkv_plan *plan)
     }
     const int64_t max_tasks = (int64_t)max_i32(plan->num_rows, plan->num_merges) * kv_heads;
     if (max_tasks > INT32_MAX) {
-        return refuse(PKV_INVALID_ARGUMENT, "%d rows of %d KV heads, more than %d tasks",
-                      plan->num_rows, kv_heads, INT32_MAX);
+        return INVALID("%d rows of %d KV heads, more than %d tasks", plan->num_rows, kv_heads,
+                       INT32_MAX);
     }
     return PKV_OK;
 }

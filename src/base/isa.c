@@ -20,7 +20,7 @@ const char *pkv_isa_name(enum pkv_isa isa)
 enum pkv_status pkv_isa_by_name(const char *name, enum pkv_isa *isa)
 {
     if (name == NULL || isa == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "%s is NULL", name == NULL ? "name" : "isa");
+        return INVALID("%s is NULL", name == NULL ? "name" : "isa");
     }
     for (int value = PKV_ISA_BEST; value < PKV_NUM_ISAS; value++) {
         if (strcmp(name, pkv_isa_name((enum pkv_isa)value)) == 0) {

@@ -16,8 +16,8 @@ enum pkv_status admission_take(const pkv_cache *cache, const struct pkv_prompt *
                                struct pkv_prompt *prompt)
 {
     if (reserve_tokens < 0 || max_cached < 0) {
-        return refuse(PKV_INVALID_ARGUMENT, "reserve_tokens = %d, max_cached = %d: one is below 0",
-                      reserve_tokens, max_cached);
+        return INVALID("reserve_tokens = %d, max_cached = %d: one is below 0", reserve_tokens,
+                       max_cached);
     }
     return prompt_take(given, cache_has_reuse(cache), prompt);
 }

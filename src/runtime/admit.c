@@ -55,9 +55,8 @@ static enum pkv_status find_empty(pkv_cache *cache, pkv_seq handle, struct seq *
     }
     const enum pkv_status status = sequence_find_idle(&cache->seqs, handle, seq);
     if (status == PKV_OK && (*seq)->length != 0) {
-        return refuse(PKV_INVALID_ARGUMENT,
-                      "the sequence holds %d tokens; only an empty one is admitted",
-                      (*seq)->length);
+        return INVALID("the sequence holds %d tokens; only an empty one is admitted",
+                       (*seq)->length);
     }
     return status;
 }
@@ -95,7 +94,7 @@ enum pkv_status pkv_seq_admit(pkv_cache *cache, pkv_seq seq, const struct pkv_pr
                               struct pkv_admission *admission, struct pkv_shortage *shortage)
 {
     if (cache == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "cache is NULL");
+        return INVALID("cache is NULL");
     }
     struct pkv_prompt prompt;
     enum pkv_status status = sized_check("admission", admission, struct pkv_admission, num_blocks);

@@ -23,19 +23,18 @@ static enum pkv_status check_rows(const struct pkv_cache_config *config,
                                   const struct pkv_shortage *shortage)
 {
     if (batch->num_required_rows < 0 || batch->num_required_rows > batch->num_rows) {
-        return refuse(PKV_INVALID_ARGUMENT, "num_required_rows = %d, outside [0, num_rows = %d]",
-                      batch->num_required_rows, batch->num_rows);
+        return INVALID("num_required_rows = %d, outside [0, num_rows = %d]",
+                       batch->num_required_rows, batch->num_rows);
     }
     if (batch->seqs == NULL && batch->num_rows > 0) {
-        return refuse(PKV_INVALID_ARGUMENT, "batch->seqs is NULL");
+        return INVALID("batch->seqs is NULL");
     }
     if (shortage == NULL && batch->num_required_rows < batch->num_rows) {
-        return refuse(PKV_INVALID_ARGUMENT,
-                      "shortage is NULL, but rows may be left out: nothing would say how many");
+        return INVALID("shortage is NULL, but rows may be left out: nothing would say how many");
     }
     if (batch->num_rows > config->max_step_rows) {
-        return refuse(PKV_INVALID_ARGUMENT, "num_rows = %d, above max_step_rows = %d",
-                      batch->num_rows, config->max_step_rows);
+        return INVALID("num_rows = %d, above max_step_rows = %d", batch->num_rows,
+                       config->max_step_rows);
     }
     return PKV_OK;
 }
@@ -47,16 +46,16 @@ static enum pkv_status check_tokens(const struct pkv_cache_config *config,
     for (int32_t i = 0; i < batch->num_rows; i++) {
         const int32_t q_len = q_len_of(batch, i);
         if (q_len < 0) {
-            return refuse(PKV_INVALID_ARGUMENT, "q_lens[%d] = %d, below 0", i, q_len);
+            return INVALID("q_lens[%d] = %d, below 0", i, q_len);
         }
         num_tokens += q_len;
     }
     if (num_tokens > config->max_step_tokens) {
-        return refuse(PKV_INVALID_ARGUMENT, "%lld tokens, above max_step_tokens = %d",
-                      (long long)num_tokens, config->max_step_tokens);
+        return INVALID("%lld tokens, above max_step_tokens = %d", (long long)num_tokens,
+                       config->max_step_tokens);
     }
     if (batch->token_ids == NULL && num_tokens > 0) {
-        return refuse(PKV_INVALID_ARGUMENT, "batch->token_ids is NULL");
+        return INVALID("batch->token_ids is NULL");
     }
     return PKV_OK;
 }
@@ -67,22 +66,19 @@ static enum pkv_status check_range_counts(const struct pkv_batch *batch)
     if (cu == NULL) {
         return batch->bidirectional == NULL
                    ? PKV_OK
-                   : refuse(PKV_INVALID_ARGUMENT,
-                            "batch->cu_bidirectional is NULL and bidirectional is not");
+                   : INVALID("batch->cu_bidirectional is NULL and bidirectional is not");
     }
     if (cu[0] != 0) {
-        return refuse(PKV_INVALID_ARGUMENT, "cu_bidirectional[0] = %d, not 0", cu[0]);
+        return INVALID("cu_bidirectional[0] = %d, not 0", cu[0]);
     }
     for (int32_t i = 0; i < batch->num_rows; i++) {
         if (cu[i + 1] < cu[i]) {
-            return refuse(PKV_INVALID_ARGUMENT,
-                          "cu_bidirectional[%d] = %d, below the entry before it, %d", i + 1,
-                          cu[i + 1], cu[i]);
+            return INVALID("cu_bidirectional[%d] = %d, below the entry before it, %d", i + 1,
+                           cu[i + 1], cu[i]);
         }
     }
     if (batch->bidirectional == NULL && cu[batch->num_rows] > 0) {
-        return refuse(PKV_INVALID_ARGUMENT, "batch->bidirectional is NULL, for %d ranges",
-                      cu[batch->num_rows]);
+        return INVALID("batch->bidirectional is NULL, for %d ranges", cu[batch->num_rows]);
     }
     return PKV_OK;
 }
@@ -110,9 +106,9 @@ static enum pkv_status check_positions(const pkv_cache *cache, int32_t row,
     for (int32_t i = 0; cache->rope_positions != INT64_MAX && i < q_len; i++) {
         const int64_t position = position_ids != NULL ? position_ids[i] : length + i;
         if (position < 0 || position >= cache->rope_positions) {
-            return refuse(PKV_INVALID_ARGUMENT,
-                          "row %d: position %lld of token %d is outside [0, rope_positions = %lld)",
-                          row, (long long)position, i, (long long)cache->rope_positions);
+            return INVALID(
+                "row %d: position %lld of token %d is outside [0, rope_positions = %lld)", row,
+                (long long)position, i, (long long)cache->rope_positions);
         }
     }
     return PKV_OK;
@@ -174,15 +170,15 @@ static enum pkv_status resolve_row(pkv_cache *cache, const struct pkv_batch *bat
                       (unsigned long long)batch->seqs[row].id);
     }
     if (seq->stamp == cache->batch_stamp) {
-        return refuse(PKV_INVALID_ARGUMENT, "seqs[%d] appears in the batch twice", row);
+        return INVALID("seqs[%d] appears in the batch twice", row);
     }
     seq->stamp = cache->batch_stamp;
     const int32_t q_len = q_len_of(batch, row);
     if (q_len > seq->max_tokens - seq->length) {
-        return refuse(PKV_INVALID_ARGUMENT, "row %d: %d tokens after the %d it has pass %s = %d",
-                      row, q_len, seq->length,
-                      seq->max_tokens < cache->config.max_seq_len ? "max_tokens" : "max_seq_len",
-                      seq->max_tokens);
+        return INVALID("row %d: %d tokens after the %d it has pass %s = %d", row, q_len,
+                       seq->length,
+                       seq->max_tokens < cache->config.max_seq_len ? "max_tokens" : "max_seq_len",
+                       seq->max_tokens);
     }
     const int64_t *position_ids =
         batch->position_ids != NULL ? batch->position_ids + step->cu_seqlens[row] : NULL;
@@ -203,7 +199,7 @@ enum pkv_status batch_resolve(pkv_cache *cache, const struct pkv_batch *batch)
         return refuse(PKV_BUSY, "a step is open");
     }
     if (batch->position_ids != NULL && cache->rope_positions == INT64_MAX) {
-        return refuse(PKV_INVALID_ARGUMENT, "position_ids is set, but no layer has rope");
+        return INVALID("position_ids is set, but no layer has rope");
     }
     cache->batch_stamp++;
     cache->step.cu_seqlens[0] = 0;

@@ -125,7 +125,7 @@ static inline bool cache_has_reuse(const pkv_cache *cache)
 static inline enum pkv_status cache_check_reuse(const pkv_cache *cache)
 {
     if (cache == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "cache is NULL");
+        return INVALID("cache is NULL");
     }
     return cache_has_reuse(cache)
                ? PKV_OK

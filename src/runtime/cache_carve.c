@@ -78,6 +78,5 @@ enum pkv_status cache_carve(const struct pkv_cache_config *config,
         return status;
     }
     carve_reuse(config, cache, carver);
-    return carver->overflows ? refuse(PKV_INVALID_ARGUMENT, "the cache's tables overflow size_t")
-                             : PKV_OK;
+    return carver->overflows ? INVALID("the cache's tables overflow size_t") : PKV_OK;
 }

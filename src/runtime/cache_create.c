@@ -159,7 +159,7 @@ static enum pkv_status build(pkv_cache *cache, const struct config_budget *budge
 enum pkv_status pkv_cache_create(const struct pkv_cache_config *given, pkv_cache **cache)
 {
     if (cache == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "cache is NULL");
+        return INVALID("cache is NULL");
     }
     struct pkv_cache_sizes sizes = {.size = sizeof sizes};
     struct pkv_cache_config config;

@@ -23,7 +23,7 @@ static struct pkv_cache_config config_in_force(const pkv_cache *cache)
 enum pkv_status pkv_cache_describe(const pkv_cache *cache, struct pkv_cache_config *config)
 {
     if (cache == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "cache is NULL");
+        return INVALID("cache is NULL");
     }
     const enum pkv_status status =
         sized_check("config", config, struct pkv_cache_config, masked_hash_bits);
@@ -37,11 +37,10 @@ enum pkv_status pkv_cache_describe(const pkv_cache *cache, struct pkv_cache_conf
 enum pkv_status pkv_cache_view(const pkv_cache *cache, int32_t layer, struct pkv_kv_view *view)
 {
     if (cache == NULL || view == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "%s is NULL", cache == NULL ? "cache" : "view");
+        return INVALID("%s is NULL", cache == NULL ? "cache" : "view");
     }
     if (layer < 0 || layer >= cache->config.num_layers) {
-        return refuse(PKV_INVALID_ARGUMENT, "layer = %d, outside [0, %d)", layer,
-                      cache->config.num_layers);
+        return INVALID("layer = %d, outside [0, %d)", layer, cache->config.num_layers);
     }
     *view = cache->layers[layer].view;
     return PKV_OK;
@@ -50,15 +49,14 @@ enum pkv_status pkv_cache_view(const pkv_cache *cache, int32_t layer, struct pkv
 enum pkv_status pkv_cache_usage(pkv_cache *cache, int32_t group, struct pkv_group_usage *usage)
 {
     if (cache == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "cache is NULL");
+        return INVALID("cache is NULL");
     }
     const enum pkv_status status = sized_check("usage", usage, struct pkv_group_usage, pinned);
     if (status != PKV_OK) {
         return status;
     }
     if (group < 0 || group >= cache->config.num_groups) {
-        return refuse(PKV_INVALID_ARGUMENT, "group = %d, outside [0, %d)", group,
-                      cache->config.num_groups);
+        return INVALID("group = %d, outside [0, %d)", group, cache->config.num_groups);
     }
     const struct group *of = &cache->groups[group];
     const bool is_paged = group_is_paged(of);

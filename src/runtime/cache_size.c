@@ -71,7 +71,7 @@ enum pkv_status pkv_cache_blocks_for_bytes(const struct pkv_cache_config *given,
                                            int32_t *num_blocks)
 {
     if (num_blocks == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "num_blocks is NULL");
+        return INVALID("num_blocks is NULL");
     }
     struct pkv_cache_config config;
     enum pkv_status status = config_take(given, &config);

@@ -150,7 +150,7 @@ static enum pkv_status add_group(const struct pkv_cache_config *config, int32_t 
         fits = needed_of(config, &group, sizes.block_bytes, &bytes) &&
                checked_add(*needed_bytes, bytes, needed_bytes) && *needed_bytes <= SIZE_MAX / 4;
     }
-    return fits ? PKV_OK : refuse(PKV_INVALID_ARGUMENT, "groups[%d]: its bytes overflow size_t", g);
+    return fits ? PKV_OK : INVALID("groups[%d]: its bytes overflow size_t", g);
 }
 
 enum pkv_status config_share(const struct pkv_cache_config *config, size_t bytes, bool all_fit,

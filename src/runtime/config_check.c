@@ -29,9 +29,8 @@ static enum pkv_status check_bounds(const char *prefix, const struct bound *boun
     for (size_t i = 0; i < count; i++) {
         const struct bound *bound = &bounds[i];
         if (bound->value < bound->low || bound->value > bound->high) {
-            return refuse(PKV_INVALID_ARGUMENT, "%s%s = %lld, outside [%lld, %lld]", prefix,
-                          bound->field, (long long)bound->value, (long long)bound->low,
-                          (long long)bound->high);
+            return INVALID("%s%s = %lld, outside [%lld, %lld]", prefix, bound->field,
+                           (long long)bound->value, (long long)bound->low, (long long)bound->high);
         }
     }
     return PKV_OK;
@@ -41,7 +40,7 @@ static enum pkv_status check_cache_dtype(const char *prefix, const char *field,
                                          enum pkv_dtype dtype)
 {
     if (pkv_dtype_bytes(dtype) == 0) {
-        return refuse(PKV_INVALID_ARGUMENT, "%s%s = %d is none", prefix, field, (int)dtype);
+        return INVALID("%s%s = %d is none", prefix, field, (int)dtype);
     }
     return PKV_OK;
 }
@@ -97,20 +96,17 @@ static enum pkv_status check_sharing(const struct pkv_cache_config *config, int3
 {
     const struct pkv_layer_config *layer = &config->layers[i];
     if (layer->kv_layer < 0 || layer->kv_layer >= i) {
-        return refuse(PKV_INVALID_ARGUMENT, "layers[%d].kv_layer = %d, outside [0, %d)", i,
-                      layer->kv_layer, i);
+        return INVALID("layers[%d].kv_layer = %d, outside [0, %d)", i, layer->kv_layer, i);
     }
     const struct pkv_layer_config *owner = &config->layers[layer->kv_layer];
     if (owner->shares_kv || owner->group != layer->group) {
-        return refuse(PKV_INVALID_ARGUMENT,
-                      "layers[%d].kv_layer = %d, which owns no pages or is of another group", i,
-                      layer->kv_layer);
+        return INVALID("layers[%d].kv_layer = %d, which owns no pages or is of another group", i,
+                       layer->kv_layer);
     }
     if (!same_scales(&layer->constants, &owner->constants)) {
-        return refuse(PKV_INVALID_ARGUMENT,
-                      "layers[%d]: its k_scale or v_scale is not that of layer %d, whose pages it "
-                      "reads",
-                      i, layer->kv_layer);
+        return INVALID("layers[%d]: its k_scale or v_scale is not that of layer %d, whose pages it "
+                       "reads",
+                       i, layer->kv_layer);
     }
     return PKV_OK;
 }
@@ -133,8 +129,8 @@ static enum pkv_status check_layer(const struct pkv_cache_config *config, int32_
     }
     const struct pkv_group_config *group = &config->groups[layer->group];
     if (layer->num_heads % group->kv_heads != 0) {
-        return refuse(PKV_INVALID_ARGUMENT, "%snum_heads = %d, no multiple of kv_heads = %d",
-                      prefix, layer->num_heads, group->kv_heads);
+        return INVALID("%snum_heads = %d, no multiple of kv_heads = %d", prefix, layer->num_heads,
+                       group->kv_heads);
     }
     const struct gqa_constants_geometry geometry = {
         .num_heads = layer->num_heads,
@@ -156,8 +152,7 @@ static enum pkv_status check_prefix_cache(const struct pkv_cache_config *config)
         return PKV_OK;
     }
     if (config->fingerprint == NULL && config->fingerprint_bytes > 0) {
-        return refuse(PKV_INVALID_ARGUMENT, "fingerprint is NULL, fingerprint_bytes = %d",
-                      config->fingerprint_bytes);
+        return INVALID("fingerprint is NULL, fingerprint_bytes = %d", config->fingerprint_bytes);
     }
     if (config->num_groups > CONFIG_MAX_PREFIX_GROUPS) {
         return refuse(PKV_UNSUPPORTED, "num_groups = %d: with prefix_cache at most %d",
@@ -199,15 +194,13 @@ static enum pkv_status check_whole(const struct pkv_cache_config *config)
         return status;
     }
     if (config->groups == NULL || config->layers == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "%s is NULL",
-                      config->groups == NULL ? "groups" : "layers");
+        return INVALID("%s is NULL", config->groups == NULL ? "groups" : "layers");
     }
     if (!dtype_is_float(config->dtype)) {
-        return refuse(PKV_INVALID_ARGUMENT, "dtype = %d: activations are f32, f16 or bf16",
-                      (int)config->dtype);
+        return INVALID("dtype = %d: activations are f32, f16 or bf16", (int)config->dtype);
     }
     if (config->poison_freed && config->zero_freed) {
-        return refuse(PKV_INVALID_ARGUMENT, "poison_freed and zero_freed exclude each other");
+        return INVALID("poison_freed and zero_freed exclude each other");
     }
     struct pkv_hooks hooks;
     return hooks_copy(&config->hooks, &hooks);

@@ -11,15 +11,14 @@ static enum pkv_status check(const pkv_cache *cache, const struct pkv_event *eve
                              size_t event_size, int32_t max_events, const int32_t *count)
 {
     if (cache == NULL || count == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "%s is NULL", cache == NULL ? "cache" : "count");
+        return INVALID("%s is NULL", cache == NULL ? "cache" : "count");
     }
     if (max_events < 0 || (events == NULL && max_events > 0)) {
-        return refuse(PKV_INVALID_ARGUMENT, "max_events = %d, events %s", max_events,
-                      events == NULL ? "NULL" : "given");
+        return INVALID("max_events = %d, events %s", max_events, events == NULL ? "NULL" : "given");
     }
     if (event_size < SIZED_UP_TO(struct pkv_event, depth) || event_size > SIZED_MAX_BYTES) {
-        return refuse(PKV_INVALID_ARGUMENT, "event_size = %zu, outside [%zu, %d]", event_size,
-                      SIZED_UP_TO(struct pkv_event, depth), SIZED_MAX_BYTES);
+        return INVALID("event_size = %zu, outside [%zu, %d]", event_size,
+                       SIZED_UP_TO(struct pkv_event, depth), SIZED_MAX_BYTES);
     }
     return cache->events.capacity > 0
                ? PKV_OK

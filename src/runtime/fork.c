@@ -85,7 +85,7 @@ static enum pkv_status fork_seq(pkv_cache *cache, pkv_seq handle, int32_t at, in
         return status;
     }
     if (at < 0 || at > parent->length) {
-        return refuse(PKV_INVALID_ARGUMENT, "at = %d, outside [0, %d]", at, parent->length);
+        return INVALID("at = %d, outside [0, %d]", at, parent->length);
     }
     if (has_continuous_group(cache)) {
         return refuse(PKV_UNSUPPORTED,
@@ -109,11 +109,10 @@ enum pkv_status pkv_seq_fork(pkv_cache *cache, pkv_seq seq, int32_t at, int32_t 
                              pkv_seq *children)
 {
     if (cache == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "cache is NULL");
+        return INVALID("cache is NULL");
     }
     if (n < 0 || (n > 0 && children == NULL)) {
-        return refuse(PKV_INVALID_ARGUMENT, "n = %d, children %s", n,
-                      children == NULL ? "NULL" : "given");
+        return INVALID("n = %d, children %s", n, children == NULL ? "NULL" : "given");
     }
     cache_lock(cache);
     const enum pkv_status status = fork_seq(cache, seq, at, n, children);
@@ -141,7 +140,7 @@ static enum pkv_status truncate_seq(pkv_cache *cache, pkv_seq handle, int32_t le
         return status;
     }
     if (length < 0 || length > seq->length) {
-        return refuse(PKV_INVALID_ARGUMENT, "length = %d, outside [0, %d]", length, seq->length);
+        return INVALID("length = %d, outside [0, %d]", length, seq->length);
     }
     const int32_t index = sequence_index(&cache->seqs, seq);
     status = length > 0 ? check_resident(cache, index, length) : PKV_OK;
@@ -170,7 +169,7 @@ static enum pkv_status truncate_seq(pkv_cache *cache, pkv_seq handle, int32_t le
 enum pkv_status pkv_seq_truncate(pkv_cache *cache, pkv_seq seq, int32_t length)
 {
     if (cache == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "cache is NULL");
+        return INVALID("cache is NULL");
     }
     cache_lock(cache);
     const enum pkv_status status = truncate_seq(cache, seq, length);

@@ -44,8 +44,7 @@ enum pkv_status group_add_sizes(const struct pkv_cache_config *config, int32_t i
         checked_add(sizes->payload_bytes, pages.payload_bytes, &sizes->payload_bytes) &&
         checked_add(sizes->token_bytes, pages.token_bytes, &sizes->token_bytes) &&
         checked_add(sizes->metadata_bytes, module_bytes(config, of), &sizes->metadata_bytes);
-    return fits ? PKV_OK
-                : refuse(PKV_INVALID_ARGUMENT, "groups[%d]: its bytes overflow size_t", index);
+    return fits ? PKV_OK : INVALID("groups[%d]: its bytes overflow size_t", index);
 }
 
 void group_carve(const struct pkv_cache_config *config, const struct config_group *of,
@@ -75,7 +74,7 @@ static enum pkv_status build_tables(struct group *group, const struct pkv_cache_
     struct seq_table_set *tables = &group->tables;
     size_t bytes = 0;
     if (!entry_bytes_of(config, of, &bytes)) {
-        return refuse(PKV_INVALID_ARGUMENT, "block tables overflow size_t");
+        return INVALID("block tables overflow size_t");
     }
     tables->entries = mem_map_table(hooks, bytes);
     if (tables->entries == NULL) {

@@ -16,11 +16,10 @@ static enum pkv_status check_places(const struct pkv_block_key *keys, int32_t ma
                                     const int32_t *count)
 {
     if (count == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "count is NULL");
+        return INVALID("count is NULL");
     }
     if (max_keys < 0 || (keys == NULL && max_keys > 0)) {
-        return refuse(PKV_INVALID_ARGUMENT, "max_keys = %d, keys %s", max_keys,
-                      keys == NULL ? "NULL" : "given");
+        return INVALID("max_keys = %d, keys %s", max_keys, keys == NULL ? "NULL" : "given");
     }
     return PKV_OK;
 }

@@ -90,7 +90,7 @@ static void read_stats(const pkv_cache *cache, struct pkv_stats *stats)
 enum pkv_status pkv_cache_stats(pkv_cache *cache, struct pkv_stats *stats)
 {
     if (cache == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "cache is NULL");
+        return INVALID("cache is NULL");
     }
     const enum pkv_status status = sized_check("stats", stats, struct pkv_stats, index_bytes);
     if (status != PKV_OK) {
@@ -190,7 +190,7 @@ enum pkv_status pkv_metrics_write(pkv_cache *cache,
 {
     struct pkv_stats stats = {.size = sizeof stats};
     if (write == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "write is NULL");
+        return INVALID("write is NULL");
     }
     const enum pkv_status status = pkv_cache_stats(cache, &stats);
     return status == PKV_OK ? write_stats(&stats, write, context) : status;

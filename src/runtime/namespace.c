@@ -23,8 +23,8 @@ enum pkv_status namespace_check(const struct pkv_namespace_field *fields, int32_
 {
     if (num_fields < 0 || num_fields > PKV_MAX_NAMESPACE_FIELDS ||
         (fields == NULL && num_fields > 0)) {
-        return refuse(PKV_INVALID_ARGUMENT, "num_namespace_fields = %d, fields %s", num_fields,
-                      fields == NULL ? "NULL" : "given");
+        return INVALID("num_namespace_fields = %d, fields %s", num_fields,
+                       fields == NULL ? "NULL" : "given");
     }
     for (int32_t i = 0; i < num_fields; i++) {
         const enum pkv_status status = check_field(&fields[i]);
@@ -43,7 +43,7 @@ enum pkv_status namespace_check_one(const pkv_cache *cache, const struct pkv_nam
     if (status != PKV_OK) {
         return status;
     }
-    return field != NULL ? check_field(field) : refuse(PKV_INVALID_ARGUMENT, "field is NULL");
+    return field != NULL ? check_field(field) : INVALID("field is NULL");
 }
 
 /* In some group with a window the sequence keeps another prefix than the group's. */
@@ -65,9 +65,8 @@ enum pkv_status namespace_add_kept_prefix(const struct pkv_cache_config *config,
         return PKV_OK;
     }
     if (fields->count == PKV_MAX_NAMESPACE_FIELDS) {
-        return refuse(PKV_INVALID_ARGUMENT,
-                      "a kept_prefix of its own takes one of the %d namespace fields",
-                      PKV_MAX_NAMESPACE_FIELDS);
+        return INVALID("a kept_prefix of its own takes one of the %d namespace fields",
+                       PKV_MAX_NAMESPACE_FIELDS);
     }
     (void)put_u32(fields->kept_bytes, (uint32_t)model->kept_prefix);
     fields->at[fields->count++] = (struct pkv_namespace_field){

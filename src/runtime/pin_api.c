@@ -47,7 +47,7 @@ static enum pkv_status pin_run(pkv_cache *cache, const struct seq *model,
 static enum pkv_status check_pin(const pkv_pin *pin, const int32_t *num_pinned)
 {
     if (pin == NULL || num_pinned == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "%s is NULL", pin == NULL ? "pin" : "num_pinned");
+        return INVALID("%s is NULL", pin == NULL ? "pin" : "num_pinned");
     }
     return PKV_OK;
 }

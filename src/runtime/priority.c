@@ -15,13 +15,12 @@ static enum pkv_status check_range(const struct pkv_prompt *prompt, int32_t from
                                    int32_t to_token, int32_t priority)
 {
     if (from_token < 0 || from_token > to_token || to_token > prompt->num_tokens) {
-        return refuse(PKV_INVALID_ARGUMENT,
-                      "from_token = %d, to_token = %d, not in order within %d tokens", from_token,
-                      to_token, prompt->num_tokens);
+        return INVALID("from_token = %d, to_token = %d, not in order within %d tokens", from_token,
+                       to_token, prompt->num_tokens);
     }
     if (priority < PKV_PRIORITY_EVICT_FIRST || priority >= PKV_NUM_PRIORITIES) {
-        return refuse(PKV_INVALID_ARGUMENT, "priority = %d, outside [%d, %d)", priority,
-                      PKV_PRIORITY_EVICT_FIRST, PKV_NUM_PRIORITIES);
+        return INVALID("priority = %d, outside [%d, %d)", priority, PKV_PRIORITY_EVICT_FIRST,
+                       PKV_NUM_PRIORITIES);
     }
     return PKV_OK;
 }

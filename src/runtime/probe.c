@@ -33,7 +33,7 @@ enum pkv_status pkv_cache_probe(pkv_cache *cache, const struct pkv_seq_options *
                                 struct pkv_shortage *shortage)
 {
     if (cache == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "cache is NULL");
+        return INVALID("cache is NULL");
     }
     struct seq model;
     struct namespace_fields fields;
@@ -110,7 +110,7 @@ enum pkv_status pkv_cache_probe_groups(pkv_cache *cache, const struct pkv_seq_op
     struct pkv_prompt prompt;
     enum pkv_status status = cache_check_reuse(cache);
     if (status == PKV_OK && group_cached == NULL) {
-        status = refuse(PKV_INVALID_ARGUMENT, "group_cached is NULL");
+        status = INVALID("group_cached is NULL");
     }
     if (status == PKV_OK) {
         status = admission_take(cache, given, 0, max_cached, &prompt);

@@ -14,11 +14,11 @@ static enum pkv_status refuse_range(const struct prompt_ranges *ranges, int32_t 
 {
     const struct pkv_token_range *range = &ranges->at[at];
     if (ranges->row == PROMPT_NO_ROW) {
-        return refuse(PKV_INVALID_ARGUMENT, "prompt->bidirectional[%d] = [%d, %d) %s", at,
-                      range->begin, range->end, what);
+        return INVALID("prompt->bidirectional[%d] = [%d, %d) %s", at, range->begin, range->end,
+                       what);
     }
-    return refuse(PKV_INVALID_ARGUMENT, "row %d: bidirectional[%d] = [%d, %d) %s", ranges->row,
-                  ranges->first_index + at, range->begin, range->end, what);
+    return INVALID("row %d: bidirectional[%d] = [%d, %d) %s", ranges->row, ranges->first_index + at,
+                   range->begin, range->end, what);
 }
 
 static bool has_extras(const struct prompt_ranges *ranges, const struct pkv_token_range *range)
@@ -56,17 +56,15 @@ enum pkv_status prompt_take(const struct pkv_prompt *given, bool for_reuse,
         return status;
     }
     if (prompt->num_tokens < 0) {
-        return refuse(PKV_INVALID_ARGUMENT, "prompt->num_tokens = %d, below 0", prompt->num_tokens);
+        return INVALID("prompt->num_tokens = %d, below 0", prompt->num_tokens);
     }
     if (prompt->token_ids == NULL && prompt->num_tokens > 0) {
-        return refuse(PKV_INVALID_ARGUMENT, "prompt->token_ids is NULL, num_tokens = %d",
-                      prompt->num_tokens);
+        return INVALID("prompt->token_ids is NULL, num_tokens = %d", prompt->num_tokens);
     }
     if (prompt->num_bidirectional < 0 ||
         (prompt->bidirectional == NULL && prompt->num_bidirectional > 0)) {
-        return refuse(PKV_INVALID_ARGUMENT,
-                      "prompt->bidirectional is NULL or num_bidirectional = %d below 0",
-                      prompt->num_bidirectional);
+        return INVALID("prompt->bidirectional is NULL or num_bidirectional = %d below 0",
+                       prompt->num_bidirectional);
     }
     const struct prompt_ranges ranges = {
         .at = prompt->bidirectional,

@@ -88,7 +88,7 @@ enum pkv_status pkv_namespace_quota(pkv_cache *cache, const struct pkv_namespace
         return status;
     }
     if (num_blocks < 0) {
-        return refuse(PKV_INVALID_ARGUMENT, "num_blocks = %lld, below 0", (long long)num_blocks);
+        return INVALID("num_blocks = %lld, below 0", (long long)num_blocks);
     }
     cache_lock(cache);
     status =

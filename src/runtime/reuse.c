@@ -28,8 +28,8 @@ static enum pkv_status check_num_nodes(const struct pkv_cache_config *config,
         all_blocks += num_blocks[g];
     }
     if (config->num_index_nodes != 0 && config->num_index_nodes < all_blocks) {
-        return refuse(PKV_INVALID_ARGUMENT, "num_index_nodes = %d, below the %lld blocks there are",
-                      config->num_index_nodes, (long long)all_blocks);
+        return INVALID("num_index_nodes = %d, below the %lld blocks there are",
+                       config->num_index_nodes, (long long)all_blocks);
     }
     return PKV_OK;
 }
@@ -52,7 +52,7 @@ enum pkv_status reuse_add_sizes(const struct pkv_cache_config *config, const int
         checked_add(mapped, index.mapped_bytes, &mapped) &&
         checked_add(sizes->table_bytes, mapped, &sizes->table_bytes) &&
         checked_add(sizes->metadata_bytes, index.metadata_bytes, &sizes->metadata_bytes);
-    return fits ? PKV_OK : refuse(PKV_INVALID_ARGUMENT, "the prefix cache overflows size_t");
+    return fits ? PKV_OK : INVALID("the prefix cache overflows size_t");
 }
 
 void reuse_carve(const struct pkv_cache_config *config, struct reuse *reuse, struct carver *carver)

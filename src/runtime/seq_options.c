@@ -10,20 +10,16 @@
 static enum pkv_status check_ranges(const struct pkv_seq_options *options, int32_t max_seq_len)
 {
     if (options->max_rewind < 0 || options->max_rewind > max_seq_len) {
-        return refuse(PKV_INVALID_ARGUMENT, "max_rewind = %d, outside [0, %d]", options->max_rewind,
-                      max_seq_len);
+        return INVALID("max_rewind = %d, outside [0, %d]", options->max_rewind, max_seq_len);
     }
     if (options->max_tokens < 0 || options->max_tokens > max_seq_len) {
-        return refuse(PKV_INVALID_ARGUMENT, "max_tokens = %d, outside [0, %d]", options->max_tokens,
-                      max_seq_len);
+        return INVALID("max_tokens = %d, outside [0, %d]", options->max_tokens, max_seq_len);
     }
     if (options->kept_prefix != NULL && *options->kept_prefix < 0) {
-        return refuse(PKV_INVALID_ARGUMENT, "kept_prefix = %lld, below 0",
-                      (long long)*options->kept_prefix);
+        return INVALID("kept_prefix = %lld, below 0", (long long)*options->kept_prefix);
     }
     if (options->priority < 0 || options->priority >= PKV_NUM_PRIORITIES) {
-        return refuse(PKV_INVALID_ARGUMENT, "priority = %d, outside [0, %d)", options->priority,
-                      PKV_NUM_PRIORITIES);
+        return INVALID("priority = %d, outside [0, %d)", options->priority, PKV_NUM_PRIORITIES);
     }
     return PKV_OK;
 }

@@ -33,7 +33,7 @@ enum pkv_status seq_tokens_map(struct seq_tokens_rows *rows, int32_t max_seqs, i
     size_t extra = 0;
     if (!row_bytes(max_seqs, max_seq_len, sizeof(int32_t), &ids) ||
         !row_bytes(max_seqs, max_seq_len, sizeof(uint64_t), &extra)) {
-        return refuse(PKV_INVALID_ARGUMENT, "the sequences' tokens overflow size_t");
+        return INVALID("the sequences' tokens overflow size_t");
     }
     *rows = (struct seq_tokens_rows){
         .ids = mem_map_table(hooks, ids),

@@ -11,7 +11,7 @@ enum pkv_status pkv_seq_create(pkv_cache *cache, const struct pkv_seq_options *o
                                pkv_seq *seq)
 {
     if (cache == NULL || seq == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "%s is NULL", cache == NULL ? "cache" : "seq");
+        return INVALID("%s is NULL", cache == NULL ? "cache" : "seq");
     }
     struct seq model;
     struct namespace_fields fields;
@@ -34,7 +34,7 @@ enum pkv_status pkv_seq_create(pkv_cache *cache, const struct pkv_seq_options *o
 enum pkv_status pkv_seq_destroy(pkv_cache *cache, pkv_seq handle)
 {
     if (cache == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "cache is NULL");
+        return INVALID("cache is NULL");
     }
     cache_lock(cache);
     const struct seq *seq = sequence_find(&cache->seqs, handle);
@@ -48,7 +48,7 @@ enum pkv_status pkv_seq_destroy(pkv_cache *cache, pkv_seq handle)
 enum pkv_status pkv_seq_destroy_tagged(pkv_cache *cache, uint64_t tag, int32_t *count)
 {
     if (cache == NULL || tag == 0) {
-        return refuse(PKV_INVALID_ARGUMENT, cache == NULL ? "cache is NULL" : "tag is 0");
+        return INVALID(cache == NULL ? "cache is NULL" : "tag is 0");
     }
     int32_t destroyed = 0;
     cache_lock(cache);
@@ -69,7 +69,7 @@ enum pkv_status pkv_seq_destroy_tagged(pkv_cache *cache, uint64_t tag, int32_t *
 enum pkv_status pkv_seq_length(pkv_cache *cache, pkv_seq handle, int32_t *length)
 {
     if (cache == NULL || length == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "%s is NULL", cache == NULL ? "cache" : "length");
+        return INVALID("%s is NULL", cache == NULL ? "cache" : "length");
     }
     cache_lock(cache);
     const struct seq *seq = sequence_find(&cache->seqs, handle);

@@ -36,8 +36,8 @@ enum pkv_status step_check_no_tasks(const struct step *step)
 {
     const int tasks_left = atomic_load(&step->tasks_left);
     if (tasks_left > 0) {
-        return refuse(PKV_INVALID_ARGUMENT, "layer %d is under way, %d of its tasks are left",
-                      step->layer_begun, tasks_left);
+        return INVALID("layer %d is under way, %d of its tasks are left", step->layer_begun,
+                       tasks_left);
     }
     return PKV_OK;
 }

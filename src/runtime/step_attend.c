@@ -15,19 +15,17 @@ static enum pkv_status check_tensor(const char *name, const void *tensor, bool i
                                     size_t *stride, size_t width)
 {
     if ((tensor != NULL) != is_needed) {
-        return refuse(PKV_INVALID_ARGUMENT, "io->%s is %s", name,
-                      is_needed ? "NULL" : "given, but this layer takes none");
+        return INVALID("io->%s is %s", name,
+                       is_needed ? "NULL" : "given, but this layer takes none");
     }
     if (*stride == 0) {
         *stride = width;
     }
     if (*stride > SIZE_MAX / sizeof(float) / INT32_MAX) {
-        return refuse(PKV_INVALID_ARGUMENT, "io->%s_stride = %zu: its bytes overflow", name,
-                      *stride);
+        return INVALID("io->%s_stride = %zu: its bytes overflow", name, *stride);
     }
     if (is_needed && *stride < width) {
-        return refuse(PKV_INVALID_ARGUMENT, "io->%s_stride = %zu, below its width %zu", name,
-                      *stride, width);
+        return INVALID("io->%s_stride = %zu, below its width %zu", name, *stride, width);
     }
     return PKV_OK;
 }
@@ -66,8 +64,7 @@ static enum pkv_status check_layer(pkv_cache *cache, pkv_step step, int32_t laye
         return status;
     }
     if (layer < 0 || layer >= cache->config.num_layers) {
-        return refuse(PKV_INVALID_ARGUMENT, "layer = %d, outside [0, %d)", layer,
-                      cache->config.num_layers);
+        return INVALID("layer = %d, outside [0, %d)", layer, cache->config.num_layers);
     }
     const enum pkv_status tasks = step_check_no_tasks(&cache->step);
     if (tasks != PKV_OK) {
@@ -75,12 +72,11 @@ static enum pkv_status check_layer(pkv_cache *cache, pkv_step step, int32_t laye
     }
     const int32_t owner = cache->layers[layer].owner;
     if (owner == layer && cache->layers[layer].is_attended) {
-        return refuse(PKV_INVALID_ARGUMENT, "layer %d was appended in this step already", layer);
+        return INVALID("layer %d was appended in this step already", layer);
     }
     if (owner != layer && !cache->layers[owner].is_attended) {
-        return refuse(PKV_INVALID_ARGUMENT,
-                      "layer %d reads the pages of layer %d, which was not appended yet", layer,
-                      owner);
+        return INVALID("layer %d reads the pages of layer %d, which was not appended yet", layer,
+                       owner);
     }
     return PKV_OK;
 }
@@ -90,7 +86,7 @@ static enum pkv_status prepare_layer(pkv_cache *cache, pkv_step step, int32_t la
                                      const struct pkv_layer_io *given, struct gqa_layer *run)
 {
     if (cache == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "cache is NULL");
+        return INVALID("cache is NULL");
     }
     struct pkv_layer_io read;
     const struct pkv_layer_io *io = &read;
@@ -192,7 +188,7 @@ enum pkv_status pkv_step_run_task(pkv_cache *cache, pkv_step step, enum pkv_phas
                                   int32_t task, int worker)
 {
     if (cache == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "cache is NULL");
+        return INVALID("cache is NULL");
     }
     cache_lock(cache);
     const enum pkv_status status = step_check(&cache->step, step);
@@ -202,13 +198,11 @@ enum pkv_status pkv_step_run_task(pkv_cache *cache, pkv_step step, enum pkv_phas
     }
     const int num_workers = pkv_workspace_num_threads(cache->workspace);
     if (worker < 0 || worker >= num_workers) {
-        return refuse(PKV_INVALID_ARGUMENT, "worker = %d, outside [0, num_threads = %d)", worker,
-                      num_workers);
+        return INVALID("worker = %d, outside [0, num_threads = %d)", worker, num_workers);
     }
     const int32_t num_tasks = num_tasks_of(cache, phase);
     if (task < 0 || task >= num_tasks) {
-        return refuse(PKV_INVALID_ARGUMENT, "task = %d, outside [0, %d) of phase %d", task,
-                      num_tasks, (int)phase);
+        return INVALID("task = %d, outside [0, %d) of phase %d", task, num_tasks, (int)phase);
     }
     gqa_run_task(cache->workspace, phase, task, worker);
     if (atomic_fetch_sub(&cache->step.tasks_left, 1) == 1) {

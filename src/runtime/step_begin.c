@@ -163,7 +163,7 @@ enum pkv_status pkv_step_begin(pkv_cache *cache, const struct pkv_batch *given, 
                                struct pkv_shortage *shortage)
 {
     if (cache == NULL || step == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "%s is NULL", cache == NULL ? "cache" : "step");
+        return INVALID("%s is NULL", cache == NULL ? "cache" : "step");
     }
     struct pkv_batch batch;
     enum pkv_status status = batch_take(&cache->config, given, shortage, &batch);
@@ -185,7 +185,7 @@ enum pkv_status pkv_step_fits(pkv_cache *cache, const struct pkv_batch *given,
                               struct pkv_shortage *shortage)
 {
     if (cache == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "cache is NULL");
+        return INVALID("cache is NULL");
     }
     struct pkv_batch batch;
     enum pkv_status status = batch_take(&cache->config, given, shortage, &batch);

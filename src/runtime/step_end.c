@@ -70,17 +70,15 @@ static enum pkv_status check_num_keep(const struct step *step, int32_t row, int3
 {
     const int32_t q_len = step_q_len(step, row);
     if (num_keep < 0 || num_keep > q_len) {
-        return refuse(PKV_INVALID_ARGUMENT, "num_keep[%d] = %d, outside [0, %d]", row, num_keep,
-                      q_len);
+        return INVALID("num_keep[%d] = %d, outside [0, %d]", row, num_keep, q_len);
     }
     const int32_t length = step_length_before(step, row) + num_keep;
     const int32_t end =
         token_ranges_seen_end(step->ranges + step->cu_ranges[row],
                               step->cu_ranges[row + 1] - step->cu_ranges[row], length - 1);
     if (num_keep > 0 && end > length) {
-        return refuse(PKV_INVALID_ARGUMENT,
-                      "num_keep[%d] = %d cuts a bidirectional range: position %d sees up to %d",
-                      row, num_keep, length - 1, end - 1);
+        return INVALID("num_keep[%d] = %d cuts a bidirectional range: position %d sees up to %d",
+                       row, num_keep, length - 1, end - 1);
     }
     return PKV_OK;
 }
@@ -100,7 +98,7 @@ static enum pkv_status check_commit(const pkv_cache *cache, const int32_t *num_k
     }
     for (int32_t i = 0; step->num_tokens > 0 && i < cache->config.num_layers; i++) {
         if (cache->layers[i].owner == i && !cache->layers[i].is_attended) {
-            return refuse(PKV_INVALID_ARGUMENT, "layer %d was not attended in this step", i);
+            return INVALID("layer %d was not attended in this step", i);
         }
     }
     return PKV_OK;
@@ -109,7 +107,7 @@ static enum pkv_status check_commit(const pkv_cache *cache, const int32_t *num_k
 enum pkv_status pkv_step_commit(pkv_cache *cache, pkv_step step, const int32_t *num_keep)
 {
     if (cache == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "cache is NULL");
+        return INVALID("cache is NULL");
     }
     cache_lock(cache);
     enum pkv_status status = step_check(&cache->step, step);
@@ -126,7 +124,7 @@ enum pkv_status pkv_step_commit(pkv_cache *cache, pkv_step step, const int32_t *
 enum pkv_status pkv_step_abort(pkv_cache *cache, pkv_step step)
 {
     if (cache == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "cache is NULL");
+        return INVALID("cache is NULL");
     }
     cache_lock(cache);
     enum pkv_status status = step_check(&cache->step, step);

@@ -52,15 +52,14 @@ enum pkv_status pkv_step_view(pkv_cache *cache, pkv_step step, int32_t group,
                               struct pkv_step_view *view)
 {
     if (cache == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "cache is NULL");
+        return INVALID("cache is NULL");
     }
     enum pkv_status status = sized_check("view", view, struct pkv_step_view, layer_stride_bytes);
     if (status != PKV_OK) {
         return status;
     }
     if (group < 0 || group >= cache->config.num_groups) {
-        return refuse(PKV_INVALID_ARGUMENT, "group = %d, outside [0, %d)", group,
-                      cache->config.num_groups);
+        return INVALID("group = %d, outside [0, %d)", group, cache->config.num_groups);
     }
     cache_lock(cache);
     status = step_check(&cache->step, step);

@@ -61,7 +61,7 @@ enum pkv_status pkv_cache_visit(pkv_cache *cache,
                                 void *context, uint64_t *next_event)
 {
     if (cache == NULL || visit == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "%s is NULL", cache == NULL ? "cache" : "visit");
+        return INVALID("%s is NULL", cache == NULL ? "cache" : "visit");
     }
     cache_lock(cache);
     const uint64_t next = events_seal(&cache->events);

@@ -51,16 +51,14 @@ static enum pkv_status check_shortage(const pkv_cache *cache, const struct pkv_s
 {
     const int32_t g = shortage->group;
     if (shortage->row != SHORTAGE_NO_ROW) {
-        return refuse(PKV_INVALID_ARGUMENT, "shortage->row = %d: not that of an admission",
-                      shortage->row);
+        return INVALID("shortage->row = %d: not that of an admission", shortage->row);
     }
     if (g != SHORTAGE_NO_GROUP &&
         (g < 0 || g >= cache->config.num_groups || !group_is_paged(&cache->groups[g]))) {
-        return refuse(PKV_INVALID_ARGUMENT, "shortage->group = %d is no paged group", g);
+        return INVALID("shortage->group = %d is no paged group", g);
     }
     if (g == SHORTAGE_NO_GROUP && shortage->quota == 0) {
-        return refuse(PKV_INVALID_ARGUMENT,
-                      "shortage names neither a group nor a quota to wait for");
+        return INVALID("shortage names neither a group nor a quota to wait for");
     }
     return PKV_OK;
 }
@@ -82,7 +80,7 @@ enum pkv_status pkv_wait_free(pkv_cache *cache, pkv_seq seq, const struct pkv_sh
 {
     struct pkv_shortage shortage;
     if (cache == NULL) {
-        return refuse(PKV_INVALID_ARGUMENT, "cache is NULL");
+        return INVALID("cache is NULL");
     }
     enum pkv_status status = sized_read("shortage", given, quota, &shortage);
     if (status == PKV_OK) {
