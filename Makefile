@@ -10,7 +10,7 @@ OBJ     := $(BUILD)/obj
 OPENMP  ?= $(if $(filter tsan,$(VARIANT)),0,1)
 INSTALL ?= install
 GCOV    ?= gcov
-
+STRIP   ?= strip
 PREFIX       ?= /usr/local
 prefix       ?= $(PREFIX)
 exec_prefix  ?= $(prefix)
@@ -18,11 +18,12 @@ libdir       ?= $(exec_prefix)/lib
 includedir   ?= $(prefix)/include
 mandir       ?= $(prefix)/share/man
 pkgconfigdir ?= $(libdir)/pkgconfig
-
 # The version: base.h alone holds it.
 version_part = $(shell sed -n 's/^.define PKV_VERSION_$(1) *//p' include/pagedkv/base.h)
 major   := $(call version_part,MAJOR)
 version := $(major).$(call version_part,MINOR).$(call version_part,PATCH)
+# Before 1.0.0 a minor version may change the interface, so it is part of the soname.
+soname  := libpagedkv.so.$(major)$(if $(filter 0,$(major)),.$(call version_part,MINOR))
 
 # (gcc takes the checks that a sanitiser adds for conversions of ours.)
 sanitize := -g -O1 -fno-omit-frame-pointer -fno-sanitize-recover=all -Wno-conversion
@@ -76,7 +77,7 @@ objects   = $(patsubst %.c,$(OBJ)/%.o,$(1))
 sources  := $(filter-out src/attn/kernels_%,$(wildcard src/*/*.c)) \
             $(patsubst %,src/attn/kernels_%.c,$(isas))
 alone    := $(addprefix tests/,vectors numerics kernels stress fuzz dlopen)
-unit_src := $(filter-out $(addsuffix %,$(alone) tests/support), \
+unit_src := $(filter-out $(addsuffix %,$(alone) tests/support tests/abi), \
                 $(wildcard tests/*.c tests/*/*.c))
 # A program is one file or a folder of them; support is what the programs beside it share.
 program   = $(basename $(wildcard $(1)/*.c)) $(patsubst %/,%,$(dir $(wildcard $(1)/*/*.c)))
@@ -88,7 +89,6 @@ unit     := $(BUILD)/tests/unit
 programs := $(unit) $(examples) $(addprefix $(BUILD)/,$(alone))
 gates    := $(addprefix check-,format style structure includes headers words docs)
 FILES    ?= tests/vectors/*.txt
-
 say = $(if $(filter 1,$(V)),@:,@printf '  %-5s %s\n')
 $(if $(filter 1,$(V)),,$(eval .SILENT:))
 MAKEFLAGS += --no-print-directory
@@ -116,9 +116,9 @@ $(static): $(call objects,$(sources))
 	$(AR) rcs $@.new $^ && mv $@.new $@
 $(shared): $(call objects,$(sources)) src/pagedkv.map
 	$(say) LINK $@
-	$(link) -shared -Wl,-soname,libpagedkv.so.$(major) -Wl,--version-script=src/pagedkv.map \
+	$(link) -shared -Wl,-soname,$(soname) -Wl,--version-script=src/pagedkv.map \
 	    $(strict) -o $@ $(filter %.o,$^) -lm -lpthread $(LDLIBS)
-	@ln -sf $(@F) $(BUILD)/libpagedkv.so.$(major) && ln -sf $(@F) $(BUILD)/libpagedkv.so
+	@ln -sf $(@F) $(BUILD)/$(soname) && ln -sf $(@F) $(BUILD)/libpagedkv.so
 $(unit): $(call objects,$(unit_src))
 .SECONDEXPANSION:
 $(addprefix $(BUILD)/,$(alone)): $(BUILD)/%: $$(call objects,$$(wildcard $$*.c $$*/*.c))
@@ -185,8 +185,8 @@ install: lib ## to DESTDIR and prefix
 	$(INSTALL) -m 644 $(BUILD)/pagedkv.pc $(DESTDIR)$(pkgconfigdir)
 	$(INSTALL) -m 644 $(static) $(dest_lib)
 	$(INSTALL) -m 755 $(shared) $(dest_lib)
-	ln -sf $(notdir $(shared)) $(dest_lib)/libpagedkv.so.$(major)
-	ln -sf libpagedkv.so.$(major) $(dest_lib)/libpagedkv.so
+	$(STRIP) --strip-debug $(addprefix $(dest_lib)/,$(notdir $(shared) $(static)))
+	cd $(dest_lib) && ln -sf $(notdir $(shared)) $(soname) && ln -sf $(soname) libpagedkv.so
 	$(if $(manpages),$(INSTALL) -m 644 -D -t $(DESTDIR)$(mandir)/man3 $(manpages))
 uninstall: ## removes what install put there
 	rm -f $(dest_lib)/libpagedkv.* $(DESTDIR)$(pkgconfigdir)/pagedkv.pc

@@ -3,7 +3,7 @@
 #
 # check_symbols.sh SHARED STATIC: what the compiled library shows and needs.
 #
-#   - it exports pkv_* alone, exactly what the public headers declare
+#   - it exports pkv_* alone, exactly what the public headers declare, each with a version
 #   - it does not need jemalloc, prints nothing, never exits, and reads no environment
 #   - it has no variable that can change, thread-local ones aside
 #   - no object but the kernels of an instruction set holds wide vector instructions
@@ -27,7 +27,10 @@ report() {
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-nm -D --defined-only "$shared" | awk '{ print $NF }' | sort >"$work/exported"
+# The version's own symbol is absolute.
+nm -D --defined-only "$shared" | awk '$2 != "A" { print $NF }' >"$work/versioned"
+report 'without a version' "$(grep -v '@@PAGEDKV_' "$work/versioned" || true)"
+sed 's/@@.*//' "$work/versioned" | sort >"$work/exported"
 grep -hv '^#define' include/pagedkv/*.h | tr '\n' ' ' | grep -o 'PKV_API [^;(]*(' |
     sed -n 's/.*[ *]\(pkv_[a-z0-9_]*\)($/\1/p' | sort >"$work/declared"
 report 'exported, in no public header' "$(comm -23 "$work/exported" "$work/declared")"

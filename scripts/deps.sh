@@ -8,8 +8,8 @@ set -eu
 
 level=${1:-check}
 case $level in
-demo) want='gcc libc6-dev make libjemalloc-dev libxxhash-dev' ;;
-check) want='gcc libc6-dev make libjemalloc-dev libcunit1-dev libxxhash-dev' ;;
+demo) want='gcc libc6-dev make libxxhash-dev' ;;
+check) want='gcc libc6-dev make libcunit1-dev libxxhash-dev' ;;
 bench) want='gcc libc6-dev make libjemalloc-dev libxxhash-dev gnuplot-nox' ;;
 ci) want='gcc g++ libc6-dev make libjemalloc-dev libcunit1-dev libxxhash-dev clang clang-format
           libclang-rt-dev libomp-dev binutils pkg-config mandoc shellcheck python3' ;;
