@@ -10,6 +10,7 @@ set -eu
 
 : "${BUILD:=build/release}" "${LIBRARY:?}" "${VECTORS:=}"
 unit=$BUILD/tests/unit
+export BUILD LIBRARY
 failed=
 
 step() {
@@ -40,7 +41,10 @@ step "broken input to examples/story" scripts/check_story.sh "$BUILD"
 step "the other examples" scripts/check_examples.sh "$BUILD"
 case $BUILD in
 *san) echo "skipped: dlopen, a sanitiser must be in the program itself" ;;
-*) step "dlopen" "$BUILD/tests/dlopen" "$LIBRARY" ;;
+*)
+    step "dlopen" "$BUILD/tests/dlopen" "$LIBRARY"
+    step "clients" scripts/check_clients.sh
+    ;;
 esac
 for isa in $levels; do
     step "unit tests, $isa" env PKV_TEST_ISA="$isa" "$unit"

@@ -7,8 +7,7 @@
 # pages are up to date), and every metric is in the header's table.
 set -eu
 
-# No -Wshadow for C++: a struct and a function of one name (pkv_step_view) are fine in both.
-warnings='-Wall -Wextra -Wpedantic -Wconversion -Wundef -Werror'
+warnings='-Wall -Wextra -Wpedantic -Wconversion -Wundef -Wshadow -Werror'
 bad=0
 count=0
 try() {
@@ -25,7 +24,7 @@ for header in include/pagedkv.h include/pagedkv/*.h; do
     for cc in gcc clang; do
         command -v $cc >/dev/null || continue
         # shellcheck disable=SC2086
-        try $cc -std=c17 $warnings -Wshadow -Wstrict-prototypes -Iinclude -fsyntax-only -x c \
+        try $cc -std=c17 $warnings -Wstrict-prototypes -Iinclude -fsyntax-only -x c \
             -include "$header" /dev/null
     done
     for cxx in g++ clang++; do

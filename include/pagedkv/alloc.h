@@ -71,8 +71,7 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_pool_retain(pkv_pool *pool, const int3
  *
  * Returns PKV_OK; PKV_INVALID_ARGUMENT when an id is out of range or free, or the list releases it
  * more often than it is held: no count has changed then. O(count). */
-PKV_API PKV_NODISCARD enum pkv_status pkv_pool_release(pkv_pool *pool, const int32_t *ids,
-                                                       int32_t count);
+PKV_API enum pkv_status pkv_pool_release(pkv_pool *pool, const int32_t *ids, int32_t count);
 
 /* The number of ids of a pool, free and held.
  *

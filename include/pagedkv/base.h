@@ -52,7 +52,8 @@
  * of the GNU family. Callers need none of them.
  *
  *     PKV_API           exports a function from the shared library
- *     PKV_NODISCARD     makes the compiler warn where a status is ignored
+ *     PKV_NODISCARD     makes the compiler warn where a status is ignored; calls that end something
+ *                       do not have it, for destructors
  *     PKV_WEAK          a symbol that the process need not have (those of jemalloc)
  *     PKV_PRINTF        makes the compiler check a format string against its arguments
  *     PKV_THREAD_LOCAL  a variable of which each thread has its own (the text of the last error)

@@ -235,7 +235,7 @@ PKV_API void pkv_cache_close(pkv_cache *cache);
  * Returns PKV_OK, for NULL too; PKV_BUSY while a step is open and `force` is false, with nothing
  * freed. With `force` the open step is gone too. No other thread may be using the cache. O(groups).
  */
-PKV_API PKV_NODISCARD enum pkv_status pkv_cache_destroy(pkv_cache *cache, bool force);
+PKV_API enum pkv_status pkv_cache_destroy(pkv_cache *cache, bool force);
 
 /* Reads a cache's configuration back with every default filled in: threads and isa in use, blocks
  * of each group, nodes and namespaces of the index, v_width, clamped windows.
@@ -249,7 +249,7 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_cache_describe(const pkv_cache *cache,
                                                          struct pkv_cache_config *config);
 
 /* Describes the keys and values of one layer in place; a layer with shares_kv has those of its
- * kv_layer. For another kernel, or a debugger; tables of an open step come from pkv_step_view.
+ * kv_layer. For another kernel, or a debugger; tables of an open step come from pkv_step_describe.
  *
  * layer is in [0, num_layers).
  *
@@ -339,7 +339,7 @@ pkv_seq_create(pkv_cache *cache, const struct pkv_seq_options *options, pkv_seq 
  *
  * Returns PKV_OK; PKV_STALE_HANDLE. Any thread; it takes no memory and never waits for a step.
  * O(its blocks). */
-PKV_API PKV_NODISCARD enum pkv_status pkv_seq_destroy(pkv_cache *cache, pkv_seq seq);
+PKV_API enum pkv_status pkv_seq_destroy(pkv_cache *cache, pkv_seq seq);
 
 /* Ends every sequence with one tag, such as those of a client that has disconnected.
  *
@@ -347,8 +347,7 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_seq_destroy(pkv_cache *cache, pkv_seq 
  *
  * Returns PKV_OK, also when there were none; PKV_INVALID_ARGUMENT for tag 0. Any thread; O(max_seqs
  * + their blocks). */
-PKV_API PKV_NODISCARD enum pkv_status pkv_seq_destroy_tagged(pkv_cache *cache, uint64_t tag,
-                                                             int32_t *count);
+PKV_API enum pkv_status pkv_seq_destroy_tagged(pkv_cache *cache, uint64_t tag, int32_t *count);
 
 /* Reads the length of a sequence: its committed tokens, without those of an open step.
  *

@@ -86,7 +86,7 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_prefix_pin(pkv_cache *cache,
  *
  * Returns PKV_OK; PKV_STALE_HANDLE when the pin has ended before; PKV_UNSUPPORTED. O(its blocks).
  */
-PKV_API PKV_NODISCARD enum pkv_status pkv_prefix_unpin(pkv_cache *cache, pkv_pin pin);
+PKV_API enum pkv_status pkv_prefix_unpin(pkv_cache *cache, pkv_pin pin);
 
 /* Gives a pin a new end, now_ns + ttl_ns (ttl_ns 0 = only by pkv_prefix_unpin): for a server that
  * keeps what is in use. Pins whose time is up at now_ns end first, this one too.

@@ -56,7 +56,7 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_slots_claim(pkv_slots *slots, pkv_slot
 /* Releases a slot: its length becomes 0 and the claim is stale from now on.
  *
  * Returns PKV_OK; PKV_STALE_HANDLE for a claim that was released before. O(1). */
-PKV_API PKV_NODISCARD enum pkv_status pkv_slots_release(pkv_slots *slots, pkv_slot slot);
+PKV_API enum pkv_status pkv_slots_release(pkv_slots *slots, pkv_slot slot);
 
 /* Reads the slot id of a claim: the index into the cache's first dimension, and the entry for
  * slot_ids.

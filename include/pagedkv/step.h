@@ -187,7 +187,7 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_step_commit(pkv_cache *cache, pkv_step
  *
  * Returns PKV_OK; PKV_INVALID_ARGUMENT, with the step still open, while tasks of a layer are left;
  * PKV_STALE_HANDLE. It takes no memory. The step's thread; O(rows + blocks taken). */
-PKV_API PKV_NODISCARD enum pkv_status pkv_step_abort(pkv_cache *cache, pkv_step step);
+PKV_API enum pkv_status pkv_step_abort(pkv_cache *cache, pkv_step step);
 
 /* One group's part of an open step in plain integers: for another attention kernel, a worker
  * process, or a debugger. The arrays belong to the cache and are constant while the step is open.
@@ -236,8 +236,8 @@ struct pkv_step_view {
  *
  * Returns PKV_OK and fills *view, whose arrays are valid until commit or abort;
  * PKV_INVALID_ARGUMENT; PKV_STALE_HANDLE. The step's thread; O(rows + table entries). */
-PKV_API PKV_NODISCARD enum pkv_status pkv_step_view(pkv_cache *cache, pkv_step step, int32_t group,
-                                                    struct pkv_step_view *view);
+PKV_API PKV_NODISCARD enum pkv_status pkv_step_describe(pkv_cache *cache, pkv_step step,
+                                                        int32_t group, struct pkv_step_view *view);
 
 #ifdef __cplusplus
 }

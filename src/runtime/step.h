@@ -13,7 +13,7 @@
  *   step_begin   pkv_step_begin and its dry run, pkv_step_fits
  *   step_end     pkv_step_commit, pkv_step_abort
  *   step_attend  one layer of the open step
- *   step_view    pkv_step_view */
+ *   step_view    pkv_step_describe */
 #ifndef PKV_RUNTIME_STEP_H
 #define PKV_RUNTIME_STEP_H
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Rows as attention takes them. Tables are referred to, not copied: they are constant from begin to
- * commit. The kept prefixes and slots are arrays of their own, because pkv_step_view shows them. */
+ * commit. The kept prefixes and slots are arrays of their own, because pkv_step_describe shows
+ * them. */
 #include "runtime/step_plan.h"
 
 #include "attn/gqa_plan.h"

@@ -48,8 +48,8 @@ static struct pkv_step_view view_of(const pkv_cache *cache, int32_t g)
     };
 }
 
-enum pkv_status pkv_step_view(pkv_cache *cache, pkv_step step, int32_t group,
-                              struct pkv_step_view *view)
+enum pkv_status pkv_step_describe(pkv_cache *cache, pkv_step step, int32_t group,
+                                  struct pkv_step_view *view)
 {
     if (cache == NULL) {
         return INVALID("cache is NULL");

@@ -275,7 +275,7 @@ static enum pkv_status fill_view(void *to)
     const struct pkv_batch empty = {.size = sizeof empty};
     pkv_step step = {0};
     ASSERT_STATUS(PKV_OK, pkv_step_begin(world.cache, &empty, &step, NULL));
-    const enum pkv_status status = pkv_step_view(world.cache, step, 0, to);
+    const enum pkv_status status = pkv_step_describe(world.cache, step, 0, to);
     ASSERT_STATUS(PKV_OK, pkv_step_abort(world.cache, step));
     return status;
 }

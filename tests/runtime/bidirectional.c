@@ -471,7 +471,7 @@ static void the_view_of_a_step_shows_its_ranges(void)
     struct chunk chunk = {.request = &r, .end = 7};
     ASSERT_STATUS(PKV_OK, pkv_seq_create(c.cache, NULL, &chunk.seq));
     ASSERT_STATUS(PKV_OK, begin_chunk(&c, &chunk, &step));
-    ASSERT_STATUS(PKV_OK, pkv_step_view(c.cache, step, 0, &view));
+    ASSERT_STATUS(PKV_OK, pkv_step_describe(c.cache, step, 0, &view));
     CU_ASSERT_EQUAL(view.cu_bidirectional[0], 0);
     CU_ASSERT_EQUAL(view.cu_bidirectional[1], 1);
     CU_ASSERT_EQUAL(view.bidirectional[0].begin, 3);
@@ -481,7 +481,7 @@ static void the_view_of_a_step_shows_its_ranges(void)
     chunk.begin = 7;
     chunk.end = 10; /* the list still names the image, whose tokens are written */
     ASSERT_STATUS(PKV_OK, begin_chunk(&c, &chunk, &step));
-    ASSERT_STATUS(PKV_OK, pkv_step_view(c.cache, step, 0, &view));
+    ASSERT_STATUS(PKV_OK, pkv_step_describe(c.cache, step, 0, &view));
     CU_ASSERT_EQUAL(view.cu_bidirectional[1], 0);
     ASSERT_STATUS(PKV_OK, pkv_step_abort(c.cache, step));
     ASSERT_STATUS(PKV_OK, pkv_seq_destroy(c.cache, chunk.seq));

@@ -268,7 +268,7 @@ static void a_position_beyond_the_rope_tables_refuses_at_begin(void)
     ASSERT_STATUS(PKV_OK, pkv_step_begin(c.cache, &batch, &step, NULL));
     struct pkv_step_view view = {.size = sizeof view};
     positions[1] = 5; /* the batch's arrays are the caller's again */
-    ASSERT_STATUS(PKV_OK, pkv_step_view(c.cache, step, 0, &view));
+    ASSERT_STATUS(PKV_OK, pkv_step_describe(c.cache, step, 0, &view));
     CU_ASSERT(view.position_ids[0] == 0 && view.position_ids[1] == POSITIONS - 1);
     ASSERT_STATUS(PKV_OK, pkv_step_abort(c.cache, step));
     case_close(&c);

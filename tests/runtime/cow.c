@@ -114,7 +114,7 @@ static void the_view_lists_the_copies_of_the_step(void)
     case_row(&step, &parent, 1);
     case_row(&step, &child, 1);
     ASSERT_STATUS(PKV_OK, case_begin(&c, &step, 2));
-    ASSERT_STATUS(PKV_OK, pkv_step_view(c.cache, step.handle, 0, &view));
+    ASSERT_STATUS(PKV_OK, pkv_step_describe(c.cache, step.handle, 0, &view));
     CU_ASSERT_EQUAL_FATAL(view.num_copies, 1);
     const int32_t *of_parent = view.block_tables + (size_t)view.table_rows[0] * view.table_stride;
     const int32_t *of_child = view.block_tables + (size_t)view.table_rows[1] * view.table_stride;
@@ -128,7 +128,7 @@ static void the_view_lists_the_copies_of_the_step(void)
     case_commit(&c, &step, NULL);
     CU_ASSERT_EQUAL(case_held(&c, 0), 4);
     ASSERT_STATUS(PKV_OK, case_begin(&c, &step, 2)); /* from now on both write in place */
-    ASSERT_STATUS(PKV_OK, pkv_step_view(c.cache, step.handle, 0, &view));
+    ASSERT_STATUS(PKV_OK, pkv_step_describe(c.cache, step.handle, 0, &view));
     CU_ASSERT_EQUAL(view.num_copies, 0);
     case_abort(&c, &step);
     case_close(&c);
@@ -150,7 +150,7 @@ static void all_but_one_copy_and_only_inside_a_block(void)
             case_row(&step, &seqs[(i + length) % 4], 1 + i);
         }
         ASSERT_STATUS(PKV_OK, case_begin(&c, &step, 4));
-        ASSERT_STATUS(PKV_OK, pkv_step_view(c.cache, step.handle, 0, &view));
+        ASSERT_STATUS(PKV_OK, pkv_step_describe(c.cache, step.handle, 0, &view));
         CU_ASSERT_EQUAL(view.num_copies, length % 4 == 0 ? 0 : 3);
         case_attend_all(&c, &step);
         case_commit(&c, &step, NULL);

@@ -413,7 +413,7 @@ static void check_tables(struct model *m, const struct case_step *step, int32_t 
     bool is_named[MAX_POOL] = {false};
     int32_t num_named = 0;
     struct pkv_step_view view = {.size = sizeof view};
-    ASSERT_STATUS(PKV_OK, pkv_step_view(m->c.cache, step->handle, group, &view));
+    ASSERT_STATUS(PKV_OK, pkv_step_describe(m->c.cache, step->handle, group, &view));
     for (int32_t i = 0; i < step->num_rows; i++) {
         const struct entry *e = (const struct entry *)(const void *)step->rows[i].seq;
         const int32_t *table = view.block_tables + (size_t)view.table_rows[i] * view.table_stride;

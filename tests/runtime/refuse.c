@@ -358,7 +358,7 @@ static void outputs_over_what_is_read_refuse(void)
     ASSERT_STATUS(PKV_OK, case_append(&c, &a.seq, 5));
     case_row(&step, &a.seq, 2);
     ASSERT_STATUS(PKV_OK, case_begin(&c, &step, 1));
-    ASSERT_STATUS(PKV_OK, pkv_step_view(c.cache, step.handle, 0, &view));
+    ASSERT_STATUS(PKV_OK, pkv_step_describe(c.cache, step.handle, 0, &view));
     const struct pkv_kv_view *pages = &view.first_layer;
     const size_t bytes =
         (size_t)((const char *)case_cell(pages, false, 15, 0, 3) - (const char *)pages->k) + 8;

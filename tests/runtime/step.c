@@ -12,7 +12,7 @@ static void table_of(struct runtime_case *c, const struct case_step *step, int32
                      int32_t row, int32_t *table, int32_t n)
 {
     struct pkv_step_view view = {.size = sizeof view};
-    ASSERT_STATUS(PKV_OK, pkv_step_view(c->cache, step->handle, group, &view));
+    ASSERT_STATUS(PKV_OK, pkv_step_describe(c->cache, step->handle, group, &view));
     const int32_t *from = view.block_tables + (size_t)view.table_rows[row] * view.table_stride;
     memcpy(table, from, (size_t)n * sizeof *table);
 }
@@ -52,7 +52,7 @@ static void rows_without_tokens_are_seen_and_change_nothing(void)
     case_row(&step, &b, 3);
     case_row(&step, &d, 0);
     ASSERT_STATUS(PKV_OK, case_begin(&c, &step, 3));
-    ASSERT_STATUS(PKV_OK, pkv_step_view(c.cache, step.handle, 0, &view));
+    ASSERT_STATUS(PKV_OK, pkv_step_describe(c.cache, step.handle, 0, &view));
     CU_ASSERT(view.num_rows == 3 && view.num_tokens == 3);
     CU_ASSERT(view.kv_lens[0] == 8 && view.kv_lens[1] == 3 && view.kv_lens[2] == 0);
     const int32_t cu[4] = {0, 0, 3, 3};
@@ -86,7 +86,7 @@ static void q_lens_absent_means_one_token_each(void)
                                     .token_ids = tokens};
     ASSERT_STATUS(PKV_OK, pkv_step_fits(c.cache, &batch, NULL));
     ASSERT_STATUS(PKV_OK, pkv_step_begin(c.cache, &batch, &step, NULL));
-    ASSERT_STATUS(PKV_OK, pkv_step_view(c.cache, step, 0, &view));
+    ASSERT_STATUS(PKV_OK, pkv_step_describe(c.cache, step, 0, &view));
     CU_ASSERT(view.num_tokens == 3 && view.cu_seqlens_q[3] == 3 && view.kv_lens[2] == 1);
     ASSERT_STATUS(PKV_OK, pkv_step_abort(c.cache, step));
     case_close(&c);
@@ -219,7 +219,7 @@ static void assert_stale_step(struct runtime_case *c, pkv_step step)
                                     .v = io_memory + 32,
                                     .out = io_memory + 48};
     ASSERT_STATUS(PKV_STALE_HANDLE, pkv_step_attend(c->cache, step, 0, &io));
-    ASSERT_STATUS(PKV_STALE_HANDLE, pkv_step_view(c->cache, step, 0, &view));
+    ASSERT_STATUS(PKV_STALE_HANDLE, pkv_step_describe(c->cache, step, 0, &view));
     ASSERT_STATUS(PKV_STALE_HANDLE, pkv_step_commit(c->cache, step, NULL));
     ASSERT_STATUS(PKV_STALE_HANDLE, pkv_step_abort(c->cache, step));
     CU_ASSERT_EQUAL(view.num_rows, -5);
@@ -664,11 +664,11 @@ static void the_view_describes_the_step_in_integers(void)
     case_row(&step, &b, 4);
     case_row(&step, &a, 6);
     ASSERT_STATUS(PKV_OK, case_begin(&c, &step, 2));
-    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_step_view(c.cache, step.handle, 3, &view));
-    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_step_view(c.cache, step.handle, -1, &view));
-    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_step_view(c.cache, step.handle, 1, NULL));
-    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_step_view(NULL, step.handle, 1, &view));
-    ASSERT_STATUS(PKV_OK, pkv_step_view(c.cache, step.handle, 1, &view));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_step_describe(c.cache, step.handle, 3, &view));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_step_describe(c.cache, step.handle, -1, &view));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_step_describe(c.cache, step.handle, 1, NULL));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_step_describe(NULL, step.handle, 1, &view));
+    ASSERT_STATUS(PKV_OK, pkv_step_describe(c.cache, step.handle, 1, &view));
     CU_ASSERT(view.num_rows == 2 && view.num_tokens == 10 && view.num_copies == 0);
     CU_ASSERT(view.kv_lens[0] == 17 && view.kv_lens[1] == 6);
     CU_ASSERT(view.cu_seqlens_q[0] == 0 && view.cu_seqlens_q[1] == 4 && view.cu_seqlens_q[2] == 10);
@@ -685,10 +685,10 @@ static void the_view_describes_the_step_in_integers(void)
     CU_ASSERT_PTR_EQUAL((char *)view.first_layer.k + view.layer_stride_bytes, layers[1].k);
     CU_ASSERT_PTR_EQUAL((char *)view.first_layer.v + view.layer_stride_bytes, layers[1].v);
     case_attend_all(&c, &step);
-    ASSERT_STATUS(PKV_OK, pkv_step_view(c.cache, step.handle, 1, &again));
+    ASSERT_STATUS(PKV_OK, pkv_step_describe(c.cache, step.handle, 1, &again));
     CU_ASSERT(again.block_tables == view.block_tables && again.kv_lens == view.kv_lens);
     CU_ASSERT(view.kv_lens[0] == 17 && view.kv_lens[1] == 6);
-    ASSERT_STATUS(PKV_OK, pkv_step_view(c.cache, step.handle, 2, &view));
+    ASSERT_STATUS(PKV_OK, pkv_step_describe(c.cache, step.handle, 2, &view));
     CU_ASSERT(view.slot_ids[0] != view.slot_ids[1] && view.slot_ids[0] >= 0);
     CU_ASSERT(view.first_layer.block_size == 64 && view.slot_ids[1] < 8);
     case_commit(&c, &step, NULL);

@@ -648,8 +648,8 @@ bool options_case_attend(struct options_case *c, struct case_step *step, int32_t
     save_pages(&run, run.after);
     bool is_right = step->attended == PKV_OK;
     ASSERT_STATUS(PKV_OK, step->attended);
-    ASSERT_STATUS(PKV_OK, pkv_step_view(c->runtime.cache, step->handle,
-                                        c->runtime.layers[layer].group, &view));
+    ASSERT_STATUS(PKV_OK, pkv_step_describe(c->runtime.cache, step->handle,
+                                            c->runtime.layers[layer].group, &view));
     if (is_right && step->num_tokens > 0) {
         is_right = raw_call_agrees(&run, &view);
         size_t token = 0;

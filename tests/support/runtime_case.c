@@ -718,7 +718,7 @@ void case_table(struct runtime_case *c, struct case_seq *seq, int32_t group, int
     struct pkv_step_view view = {.size = sizeof view};
     case_row(&step, seq, 0);
     ASSERT_STATUS(PKV_OK, case_begin(c, &step, 1));
-    ASSERT_STATUS(PKV_OK, pkv_step_view(c->cache, step.handle, group, &view));
+    ASSERT_STATUS(PKV_OK, pkv_step_describe(c->cache, step.handle, group, &view));
     if (view.block_tables == NULL || view.table_rows == NULL) {
         CU_FAIL_FATAL("the view has no table");
     }

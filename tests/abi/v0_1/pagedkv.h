@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * pagedkv.h: the whole public interface. Each header below can be used without those under it:
+ *
+ *     base      status words, data types, hooks, views
+ *     alloc     block ids with reference counts
+ *     pages     where the content of a block lies
+ *     slots     which slot of a continuous cache belongs to whom
+ *     attn      the attention operator over a cache of the caller's
+ *     contract  the same by the parameter list of tensor runtimes
+ *     cache     a managed cache, its sequences, admission
+ *     step      the forward passes over it
+ *     prefix    namespaces, pins, quotas, flush
+ *     metrics   events, counters, walks */
+#ifndef PAGEDKV_H
+#define PAGEDKV_H
+
+#include "pagedkv/alloc.h"
+#include "pagedkv/attn.h"
+#include "pagedkv/base.h"
+#include "pagedkv/cache.h"
+#include "pagedkv/contract.h"
+#include "pagedkv/metrics.h"
+#include "pagedkv/pages.h"
+#include "pagedkv/prefix.h"
+#include "pagedkv/slots.h"
+#include "pagedkv/step.h"
+
+#endif

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * pagedkv/step.h: steps of a managed cache (cache.h): one forward pass over a batch of sequences.
+ *
+ *     batch = {.size = sizeof batch, .seqs = seqs, .num_rows = n, .num_required_rows = n,
+ *              .token_ids = tokens}
+ *     pkv_step_begin(cache, &batch, &step, &shortage)
+ *     for each layer
+ *         compute q, k and v of the layer
+ *         pkv_step_attend(cache, step, layer, &io)
+ *     pkv_step_commit(cache, step, NULL)
+ *
+ * pkv_step_begin reserves a cell for every new token in every layer group and plans the attention
+ * once for all layers; it writes no keys and values. pkv_step_attend appends a layer's keys and
+ * values and attends. pkv_step_commit makes the new tokens part of their sequences; pkv_step_abort
+ * drops them. One step of a cache is open at a time.
+ *
+ * A row is one sequence's part of a step, in the order of the batch; its tokens are packed one row
+ * after the other. Prefill, chunked prefill, decode and the verification of drafts are rows of
+ * different lengths, and mix in one step. A row's outputs have the same bits whatever the other
+ * rows are (attn.h).
+ *
+ * Ownership. The step belongs to the cache; the handle is stale once it is committed or aborted.
+ * Block tables, lengths and copies are constant while it is open.
+ *
+ * Threads. The calls on one open step come from one thread at a time, except that the tasks of a
+ * layer run on several (pkv_step_run_task). Meanwhile any thread may create, admit, probe and
+ * destroy sequences. The mutex is never held while attending. */
+#ifndef PAGEDKV_STEP_H
+#define PAGEDKV_STEP_H
+
+#include "pagedkv/attn.h"
+#include "pagedkv/base.h"
+#include "pagedkv/cache.h"
+#include "pagedkv/pages.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* An open step. A zeroed handle is stale in every cache. */
+typedef struct pkv_step {
+    uint64_t id;
+} pkv_step;
+
+/* The rows of a step. Row i appends q_lens[i] tokens to sequence seqs[i]. The arrays are read
+ * during the call. */
+struct pkv_batch {
+    size_t size;
+    /* [num_rows], each sequence at most once. */
+    const pkv_seq *seqs;
+    /* [num_rows], >= 0; NULL = one token each. */
+    const int32_t *q_lens;
+    /* In [0, config.max_step_rows]. */
+    int32_t num_rows;
+    /* In [0, num_rows]: the first so many rows join all or none. The rows after them join in order
+     * until the first that finds no blocks. */
+    int32_t num_required_rows;
+    /* [sum of q_lens], at most config.max_step_tokens: the tokens whose keys and values this step
+     * writes. The prefix cache records them; they are required without it too. */
+    const int32_t *token_ids;
+    /* [sum of q_lens], as in struct pkv_prompt; NULL = all 0. */
+    const uint64_t *token_extra;
+    /* [sum of q_lens], the position by which rope rotates each token; NULL = its position in the
+     * sequence. It does not change what a query sees. Refused where no layer has rope. */
+    const int64_t *position_ids;
+    /* The caller's clock in nanoseconds; pins whose time is up by it end. 0 = not told. */
+    uint64_t now_ns;
+    /* Bidirectional ranges (attn.h), in positions of each row's sequence: row i has those from
+     * cu_bidirectional[i] on, up to cu_bidirectional[i + 1]. A step cuts none: an image's tokens
+     * come in one step, at most max_step_tokens of them. Those that end before the step change
+     * nothing, so a prompt's list can be given up to where the step ends. token_extra as in struct
+     * pkv_prompt. cu_bidirectional [num_rows + 1] begins with 0 and never falls; NULL = none. */
+    const struct pkv_token_range *bidirectional;
+    const int32_t *cu_bidirectional;
+};
+
+/* Opens a step: reserves cells for the new tokens of a batch in every group, and plans its
+ * attention. A batch without rows or tokens is a legal, empty step.
+ *
+ * Rows are decided in order, see num_required_rows. *shortage is filled on PKV_OK, PKV_NO_BLOCKS
+ * and PKV_NEVER_FITS; on PKV_OK its row is how many rows joined and, if that is not all, the rest
+ * says what the next one lacked. It may be NULL when every row is required.
+ *
+ * Returns PKV_OK and the step in *step; PKV_NO_BLOCKS or PKV_NEVER_FITS when a required row finds
+ * no blocks or passes a quota; PKV_STALE_HANDLE, and the last error names the row;
+ * PKV_INVALID_ARGUMENT for a sequence listed twice, a row past max_seq_len or its max_tokens, a
+ * position outside the cos/sin tables, a bidirectional range that is cut or unsound (the last error
+ * names the row and the range), or more rows or tokens than the configuration allows; PKV_BUSY
+ * while a step is open or the cache is closed; PKV_NO_MEMORY while scratch still grows. On a
+ * refusal nothing has changed, except that with PKV_NO_BLOCKS, PKV_NEVER_FITS and PKV_NO_MEMORY
+ * pins whose time is up by batch->now_ns have ended. Any thread; O(rows + tokens + blocks taken).
+ */
+PKV_API PKV_NODISCARD enum pkv_status pkv_step_begin(pkv_cache *cache,
+                                                     const struct pkv_batch *batch, pkv_step *step,
+                                                     struct pkv_shortage *shortage);
+
+/* Tells what pkv_step_begin would answer now, and fills *shortage as it would, without opening a
+ * step. The one effect is that pins whose time is up by batch->now_ns end.
+ *
+ * Returns the statuses of pkv_step_begin except PKV_NO_MEMORY, since nothing is planned. Any
+ * thread; O(rows + tokens). */
+PKV_API PKV_NODISCARD enum pkv_status pkv_step_fits(pkv_cache *cache, const struct pkv_batch *batch,
+                                                    struct pkv_shortage *shortage);
+
+/* The activations of one layer: the tokens of all rows that joined, packed in the order of the
+ * batch, of config.dtype. Strides are in elements between tokens, 0 = packed, so that q, k and v
+ * may be parts of one fused QKV row. */
+struct pkv_layer_io {
+    size_t size;
+    /* [tokens][num_heads * k_width]. */
+    const void *q;
+    /* [tokens][kv_heads * k_width]; NULL for a layer with shares_kv. */
+    const void *k;
+    /* [tokens][kv_heads * v_width]; NULL for a layer with shares_kv, and with v_in_k. */
+    const void *v;
+    /* [tokens][num_heads * v_width]; out and lse overlap no input, no page and not each other. */
+    void *out;
+    /* [tokens][num_heads], packed, natural logarithm; NULL = not wanted. */
+    float *lse;
+    size_t q_stride, k_stride, v_stride, out_stride;
+};
+
+/* Appends one layer's keys and values to its pages, and attends. Layers may come in any order, each
+ * once; a layer with shares_kv comes after its kv_layer.
+ *
+ * layer is in [0, num_layers).
+ *
+ * Returns PKV_OK; PKV_INVALID_ARGUMENT for a second append of one layer, a sharing layer before its
+ * owner, a missing or superfluous pointer, or outputs that overlap something; PKV_STALE_HANDLE. It
+ * takes no memory. The step's thread; the work of pkv_gqa_run for this layer. */
+PKV_API PKV_NODISCARD enum pkv_status pkv_step_attend(pkv_cache *cache, pkv_step step,
+                                                      int32_t layer, const struct pkv_layer_io *io);
+
+/* Begins one layer of a step, to be run in tasks on threads of the caller's own instead of
+ * pkv_step_attend. Phases are those of attn.h:
+ *
+ *     pkv_step_layer_begin(cache, step, layer, &io)
+ *     for each phase
+ *         for each i in [0, pkv_step_num_tasks(cache, step, phase))       on any threads
+ *             pkv_step_run_task(cache, step, phase, i, worker)
+ *         all threads wait for each other
+ *
+ * The layer counts as attended, with the bits of pkv_step_attend, when every task has run. Until
+ * then another layer, commit and abort are refused. What io points to must stay until then; io
+ * itself need not.
+ *
+ * Returns the statuses of pkv_step_attend; PKV_INVALID_ARGUMENT also while tasks of another layer
+ * are left. It takes no memory. The step's thread; only the checks cost time. */
+PKV_API PKV_NODISCARD enum pkv_status
+pkv_step_layer_begin(pkv_cache *cache, pkv_step step, int32_t layer, const struct pkv_layer_io *io);
+
+/* The number of tasks in one phase of the layer that pkv_step_layer_begin began.
+ *
+ * Returns a number >= 0; 0 for a stale step, and when no layer has tasks left. Any of the threads
+ * that run the layer, before the last task of the layer has ended; O(1). */
+PKV_API int32_t pkv_step_num_tasks(pkv_cache *cache, pkv_step step, enum pkv_phase phase);
+
+/* Runs one task of one phase of the layer that pkv_step_layer_begin began. Each task must run
+ * exactly once.
+ *
+ * task is in [0, pkv_step_num_tasks). worker, in [0, num_threads of the configuration), names the
+ * scratch: no two tasks may run with the same worker at the same time.
+ *
+ * Returns PKV_OK; PKV_INVALID_ARGUMENT for a number out of range; PKV_STALE_HANDLE. Several threads
+ * may run tasks of one phase at once, each with a worker of its own. It takes no memory. */
+PKV_API PKV_NODISCARD enum pkv_status
+pkv_step_run_task(pkv_cache *cache, pkv_step step, enum pkv_phase phase, int32_t task, int worker);
+
+/* Ends a step and keeps its tokens: lengths advance, window groups release blocks that no later
+ * query can see, and with the prefix cache every block that is now full (and max_rewind tokens
+ * behind the end) is indexed. Where an equal block was indexed before, the sequence's table names
+ * that one from now on and its own is released.
+ *
+ * num_keep [rows that joined]: of row i the first num_keep[i] tokens are kept, in [0, q_len]; the
+ * rest is dropped, such as rejected drafts. A bidirectional range is kept or dropped whole. NULL =
+ * all.
+ *
+ * Returns PKV_OK; PKV_INVALID_ARGUMENT, with the step still open, for a num_keep out of range, a
+ * layer with pages that was not attended, or tasks that are left; PKV_STALE_HANDLE. It takes no
+ * memory. The step's thread; O(rows * groups + blocks touched). */
+PKV_API PKV_NODISCARD enum pkv_status pkv_step_commit(pkv_cache *cache, pkv_step step,
+                                                      const int32_t *num_keep);
+
+/* Ends a step as if it had never begun: lengths and tables are as before, reserved blocks are
+ * released.
+ *
+ * Returns PKV_OK; PKV_INVALID_ARGUMENT, with the step still open, while tasks of a layer are left;
+ * PKV_STALE_HANDLE. It takes no memory. The step's thread; O(rows + blocks taken). */
+PKV_API enum pkv_status pkv_step_abort(pkv_cache *cache, pkv_step step);
+
+/* One group's part of an open step in plain integers: for another attention kernel, a worker
+ * process, or a debugger. The arrays belong to the cache and are constant while the step is open.
+ * Row i has the tokens [cu_seqlens_q[i], cu_seqlens_q[i + 1]), q_len of them, and kv_lens[i] keys
+ * once they are appended, which starts at position kv_lens[i] - q_len. */
+struct pkv_step_view {
+    size_t size;
+    /* Rows that joined, and their tokens. */
+    int32_t num_rows;
+    int32_t num_tokens;
+    /* Paged groups: the table of row i is block_tables + (size_t)table_rows[i] * table_stride, with
+     * max_blocks entries, -1 where nothing is mapped. table_stride is in entries. max_blocks is
+     * that of this step: the entries of its longest table, so a small step is a small table however
+     * large max_seq_len is. */
+    const int32_t *block_tables;
+    const int32_t *table_rows;
+    size_t table_stride;
+    int32_t max_blocks;
+    /* Continuous groups: [num_rows], the slot of each row. NULL for paged ones. */
+    const int32_t *slot_ids;
+    /* [num_rows + 1] and [num_rows]. */
+    const int32_t *cu_seqlens_q;
+    const int32_t *kv_lens;
+    /* [num_tokens]; NULL when the batch had none. */
+    const int64_t *position_ids;
+    /* [num_rows]. */
+    const int64_t *kept_prefix;
+    /* 0 = none. */
+    int64_t sliding_window;
+    /* [num_copies], copies on write: to be carried out on each layer's pages before its append. */
+    const struct pkv_page_copy *copies;
+    int32_t num_copies;
+    /* The pages of the group's first layer that has some, and the bytes from one such layer's to
+     * the next one's. */
+    struct pkv_kv_view first_layer;
+    size_t layer_stride_bytes;
+    /* Row i has the bidirectional ranges from cu_bidirectional[i] on, in positions of its sequence:
+     * those of this step's tokens alone. [num_rows + 1]. */
+    const struct pkv_token_range *bidirectional;
+    const int32_t *cu_bidirectional;
+};
+
+/* Describes one group's part of an open step.
+ *
+ * group is in [0, num_groups).
+ *
+ * Returns PKV_OK and fills *view, whose arrays are valid until commit or abort;
+ * PKV_INVALID_ARGUMENT; PKV_STALE_HANDLE. The step's thread; O(rows + table entries). */
+PKV_API PKV_NODISCARD enum pkv_status pkv_step_describe(pkv_cache *cache, pkv_step step,
+                                                        int32_t group, struct pkv_step_view *view);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
