@@ -356,6 +356,47 @@ PKV_API enum pkv_status pkv_seq_destroy_tagged(pkv_cache *cache, uint64_t tag, i
 PKV_API PKV_NODISCARD enum pkv_status pkv_seq_length(pkv_cache *cache, pkv_seq seq,
                                                      int32_t *length);
 
+/* A sequence as it is at the moment. */
+struct pkv_seq_info {
+    size_t size;
+    /* As in its options; max_tokens is never 0. */
+    uint64_t tag;
+    int32_t max_rewind;
+    int32_t max_tokens;
+    /* As pkv_seq_length says. */
+    int32_t length;
+    /* Tokens that its last admission adopted; 0 for one that was not admitted. */
+    int32_t num_cached;
+    /* Blocks in its tables, shared ones too, and slots, in all groups. */
+    int32_t num_blocks;
+    /* pkv_seq_truncate and pkv_seq_fork succeed at every length from this one on, and at 0. */
+    int32_t min_length;
+    /* It is part of the open step. */
+    bool in_step;
+};
+
+/* Describes a sequence.
+ *
+ * info->size is set by the caller. num_blocks [num_groups] receives the blocks of each group, of a
+ * continuous one its slot; it may be NULL.
+ *
+ * Returns PKV_OK and fills *info; PKV_STALE_HANDLE; PKV_INVALID_ARGUMENT. Any thread; O(groups). */
+PKV_API PKV_NODISCARD enum pkv_status
+pkv_seq_describe(pkv_cache *cache, pkv_seq seq, struct pkv_seq_info *info, int32_t *num_blocks);
+
+/* Copies a sequence's block table of one group, for a debugger or a transfer: entry i is the block
+ * of positions [i * block_size, (i + 1) * block_size), -1 where a window has released it. Of a
+ * continuous group, the one entry is its slot. The blocks are its own only as long as nothing
+ * changes the sequence; for a step's tables see step.h.
+ *
+ * group is in [0, num_groups). entries [max_entries] receives the first so many, max_entries >= 0;
+ * *num_entries is how many there are.
+ *
+ * Returns PKV_OK; PKV_STALE_HANDLE; PKV_INVALID_ARGUMENT. Any thread; O(entries). */
+PKV_API PKV_NODISCARD enum pkv_status pkv_seq_table(pkv_cache *cache, pkv_seq seq, int32_t group,
+                                                    int32_t *entries, int32_t max_entries,
+                                                    int32_t *num_entries);
+
 /* Makes n children of a sequence that share its first `at` tokens, without copying: parallel
  * sampling, beams, branches. A child has the parent's options, and grows on its own.
  *

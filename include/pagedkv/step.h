@@ -79,8 +79,9 @@ struct pkv_batch {
  * attention. A batch without rows or tokens is a legal, empty step.
  *
  * Rows are decided in order, see num_required_rows. *shortage is filled on PKV_OK, PKV_NO_BLOCKS
- * and PKV_NEVER_FITS; on PKV_OK its row is how many rows joined and, if that is not all, the rest
- * says what the next one lacked. It may be NULL when every row is required.
+ * and PKV_NEVER_FITS, and on PKV_INVALID_ARGUMENT and PKV_STALE_HANDLE with the row that is wrong,
+ * -1 when the batch is as a whole; on PKV_OK its row is how many rows joined and, if that is not
+ * all, the rest says what the next one lacked. It may be NULL when every row is required.
  *
  * Returns PKV_OK and the step in *step; PKV_NO_BLOCKS or PKV_NEVER_FITS when a required row finds
  * no blocks or passes a quota; PKV_STALE_HANDLE, and the last error names the row;

@@ -38,14 +38,16 @@ static void count(pkv_cache *cache, const struct admission_request *request, int
     if (!cache_has_reuse(cache)) {
         return;
     }
-    if (reuse->was_admitted) {
+    reuse->num_cached = num_cached;
+    if (reuse->was_preempted) {
         counters->readmitted_tokens += queried;
         counters->rehit_tokens += (uint64_t)num_cached;
-    } else {
+    } else if (!reuse->was_admitted) {
         counters->queried_tokens += queried;
         counters->hit_tokens += (uint64_t)num_cached;
     }
-    reuse->was_admitted = true;
+    reuse->was_admitted = reuse->was_admitted || queried > 0;
+    reuse->was_preempted = false;
 }
 
 static enum pkv_status find_empty(pkv_cache *cache, pkv_seq handle, struct seq **seq)

@@ -40,12 +40,13 @@ static enum pkv_status check_rows(const struct pkv_cache_config *config,
 }
 
 static enum pkv_status check_tokens(const struct pkv_cache_config *config,
-                                    const struct pkv_batch *batch)
+                                    const struct pkv_batch *batch, int32_t *row)
 {
     int64_t num_tokens = 0;
     for (int32_t i = 0; i < batch->num_rows; i++) {
         const int32_t q_len = q_len_of(batch, i);
         if (q_len < 0) {
+            *row = i;
             return INVALID("q_lens[%d] = %d, below 0", i, q_len);
         }
         num_tokens += q_len;
@@ -60,7 +61,7 @@ static enum pkv_status check_tokens(const struct pkv_cache_config *config,
     return PKV_OK;
 }
 
-static enum pkv_status check_range_counts(const struct pkv_batch *batch)
+static enum pkv_status check_range_counts(const struct pkv_batch *batch, int32_t *row)
 {
     const int32_t *cu = batch->cu_bidirectional;
     if (cu == NULL) {
@@ -73,6 +74,7 @@ static enum pkv_status check_range_counts(const struct pkv_batch *batch)
     }
     for (int32_t i = 0; i < batch->num_rows; i++) {
         if (cu[i + 1] < cu[i]) {
+            *row = i;
             return INVALID("cu_bidirectional[%d] = %d, below the entry before it, %d", i + 1,
                            cu[i + 1], cu[i]);
         }
@@ -84,19 +86,17 @@ static enum pkv_status check_range_counts(const struct pkv_batch *batch)
 }
 
 enum pkv_status batch_take(const struct pkv_cache_config *config, const struct pkv_batch *given,
-                           const struct pkv_shortage *shortage, struct pkv_batch *batch)
+                           const struct pkv_shortage *shortage, struct pkv_batch *batch,
+                           int32_t *row)
 {
     enum pkv_status status = sized_read("batch", given, cu_bidirectional, batch);
-    if (status == PKV_OK) {
-        status = shortage_check(shortage);
-    }
     if (status == PKV_OK) {
         status = check_rows(config, batch, shortage);
     }
     if (status == PKV_OK) {
-        status = check_tokens(config, batch);
+        status = check_tokens(config, batch, row);
     }
-    return status == PKV_OK ? check_range_counts(batch) : status;
+    return status == PKV_OK ? check_range_counts(batch, row) : status;
 }
 
 /* Rope reads a row of its cos/sin tables for each new token, so that row must exist. */
@@ -190,7 +190,7 @@ static enum pkv_status resolve_row(pkv_cache *cache, const struct pkv_batch *bat
     return status == PKV_OK ? resolve_ranges(cache, batch, row) : status;
 }
 
-enum pkv_status batch_resolve(pkv_cache *cache, const struct pkv_batch *batch)
+enum pkv_status batch_resolve(pkv_cache *cache, const struct pkv_batch *batch, int32_t *row)
 {
     if (cache->is_closed) {
         return refuse(PKV_BUSY, "the cache is closed");
@@ -207,6 +207,9 @@ enum pkv_status batch_resolve(pkv_cache *cache, const struct pkv_batch *batch)
     enum pkv_status status = PKV_OK;
     for (int32_t i = 0; status == PKV_OK && i < batch->num_rows; i++) {
         status = resolve_row(cache, batch, i);
+        if (status != PKV_OK) {
+            *row = i;
+        }
     }
     return status;
 }

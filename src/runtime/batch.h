@@ -8,14 +8,15 @@
 
 #include "runtime/cache.h"
 
-/* Reads a caller's batch into *batch and checks what it says by itself. shortage: where the caller
- * wants to be told how many rows joined. PKV_INVALID_ARGUMENT, PKV_UNSUPPORTED for a field of a
- * later version. Needs no mutex. */
+/* Reads a caller's batch into *batch and checks what it says by itself; *row becomes the row to
+ * blame, if one is. shortage: where the caller wants to be told how many rows joined.
+ * PKV_INVALID_ARGUMENT, PKV_UNSUPPORTED for a field of a later version. Needs no mutex. */
 enum pkv_status batch_take(const struct pkv_cache_config *config, const struct pkv_batch *given,
-                           const struct pkv_shortage *shortage, struct pkv_batch *batch);
+                           const struct pkv_shortage *shortage, struct pkv_batch *batch,
+                           int32_t *row);
 
 /* The rows of a checked batch: what its handles name, lengths and positions. PKV_BUSY when the
  * cache is closed or a step is open, PKV_STALE_HANDLE, PKV_INVALID_ARGUMENT. The mutex is held. */
-enum pkv_status batch_resolve(pkv_cache *cache, const struct pkv_batch *batch);
+enum pkv_status batch_resolve(pkv_cache *cache, const struct pkv_batch *batch, int32_t *row);
 
 #endif

@@ -32,9 +32,9 @@
  *   admission       what admission and its dry run, the probe, both decide
  *   batch, step_row, step_plan: the parts of a step (see step.h)
  *
- *   cache_size, cache_create, cache_info, sequence_api, fork, admit, wait_free, probe, pin_api,
- *   events_api, priority, flush, visit, keys, metrics, check, step_begin, step_end, ..: the public
- *   calls
+ *   cache_size, cache_create, cache_info, sequence_api, seq_info, fork, admit, wait_free, probe,
+ *   pin_api, events_api, priority, flush, visit, keys, metrics, check, step_begin, step_end, ..:
+ *   the public calls
  *
  * The mutex guards everything not said to be constant after create. What an open step reads while
  * it is not held (attend) does not change until commit or abort: the step's own arrays, the tables

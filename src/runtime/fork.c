@@ -161,6 +161,7 @@ static enum pkv_status truncate_seq(pkv_cache *cache, pkv_seq handle, int32_t le
         }
     }
     seq->length = length;
+    seq->reuse.was_preempted = length == 0 && seq->reuse.was_admitted;
     publish_cut(cache, index, length);
     quota_settle(cache, index);
     return PKV_OK;

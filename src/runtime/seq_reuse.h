@@ -20,7 +20,9 @@ struct seq_reuse {
     int32_t priority;
     uint64_t retention_ns; /* of the priority; 0 = for ever */
     bool no_publish;
-    bool was_admitted;
+    bool was_admitted;  /* with a prompt */
+    bool was_preempted; /* cut to nothing since */
+    int32_t num_cached; /* tokens that its last admission adopted */
 };
 
 #endif

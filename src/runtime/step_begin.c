@@ -105,9 +105,10 @@ static void open_step(pkv_cache *cache, const struct pkv_batch *batch)
 }
 
 /* Time goes on once the batch is one that could begin. */
-static enum pkv_status resolve(pkv_cache *cache, const struct pkv_batch *batch)
+static enum pkv_status resolve(pkv_cache *cache, const struct pkv_batch *batch,
+                               struct pkv_shortage *shortage)
 {
-    const enum pkv_status status = batch_resolve(cache, batch);
+    const enum pkv_status status = batch_resolve(cache, batch, &shortage->row);
     if (status == PKV_OK) {
         pin_expire(&cache->pins, batch->now_ns);
     }
@@ -117,7 +118,7 @@ static enum pkv_status resolve(pkv_cache *cache, const struct pkv_batch *batch)
 static enum pkv_status begin(pkv_cache *cache, const struct pkv_batch *batch,
                              struct pkv_shortage *shortage)
 {
-    enum pkv_status status = resolve(cache, batch);
+    enum pkv_status status = resolve(cache, batch, shortage);
     if (status == PKV_OK) {
         status = decide(cache, batch, shortage);
     }
@@ -140,7 +141,7 @@ static enum pkv_status begin(pkv_cache *cache, const struct pkv_batch *batch,
 static enum pkv_status fits(pkv_cache *cache, const struct pkv_batch *batch,
                             struct pkv_shortage *shortage)
 {
-    enum pkv_status status = resolve(cache, batch);
+    enum pkv_status status = resolve(cache, batch, shortage);
     if (status == PKV_OK) {
         status = decide(cache, batch, shortage);
     }
@@ -150,11 +151,13 @@ static enum pkv_status fits(pkv_cache *cache, const struct pkv_batch *batch,
     return status;
 }
 
-/* On success a shortage says how many rows join. */
+/* On success a shortage says how many rows join; of a batch that cannot be one, which row is wrong.
+ */
 static void report_shortage(enum pkv_status status, const struct pkv_shortage *found,
                             struct pkv_shortage *shortage)
 {
-    if (shortage != NULL && (status == PKV_OK || shortage_is_why(status))) {
+    if (shortage != NULL && (status == PKV_OK || shortage_is_why(status) ||
+                             status == PKV_INVALID_ARGUMENT || status == PKV_STALE_HANDLE)) {
         sized_fill(shortage, found);
     }
 }
@@ -165,12 +168,17 @@ enum pkv_status pkv_step_begin(pkv_cache *cache, const struct pkv_batch *given, 
     if (cache == NULL || step == NULL) {
         return INVALID("%s is NULL", cache == NULL ? "cache" : "step");
     }
+    struct pkv_shortage found = {.row = SHORTAGE_NO_ROW, .group = SHORTAGE_NO_GROUP};
     struct pkv_batch batch;
-    enum pkv_status status = batch_take(&cache->config, given, shortage, &batch);
+    enum pkv_status status = shortage_check(shortage);
     if (status != PKV_OK) {
         return status;
     }
-    struct pkv_shortage found;
+    status = batch_take(&cache->config, given, shortage, &batch, &found.row);
+    if (status != PKV_OK) {
+        report_shortage(status, &found, shortage);
+        return status;
+    }
     cache_lock(cache);
     status = begin(cache, &batch, &found);
     if (status == PKV_OK) {
@@ -187,12 +195,17 @@ enum pkv_status pkv_step_fits(pkv_cache *cache, const struct pkv_batch *given,
     if (cache == NULL) {
         return INVALID("cache is NULL");
     }
+    struct pkv_shortage found = {.row = SHORTAGE_NO_ROW, .group = SHORTAGE_NO_GROUP};
     struct pkv_batch batch;
-    enum pkv_status status = batch_take(&cache->config, given, shortage, &batch);
+    enum pkv_status status = shortage_check(shortage);
     if (status != PKV_OK) {
         return status;
     }
-    struct pkv_shortage found;
+    status = batch_take(&cache->config, given, shortage, &batch, &found.row);
+    if (status != PKV_OK) {
+        report_shortage(status, &found, shortage);
+        return status;
+    }
     cache_lock(cache);
     status = fits(cache, &batch, &found);
     cache_unlock(cache);

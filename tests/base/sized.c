@@ -224,6 +224,11 @@ static enum pkv_status fill_usage(void *to)
     return pkv_cache_usage(world.cache, 0, to);
 }
 
+static enum pkv_status fill_seq_info(void *to)
+{
+    return pkv_seq_describe(world.cache, seq.handle, to, NULL);
+}
+
 static enum pkv_status fill_sizes(void *to)
 {
     return pkv_cache_size(&world.config, to);
@@ -295,6 +300,7 @@ struct fills {
 static const struct fills fills[] = {
     FILLS("stats", pkv_stats, index_bytes, fill_stats),
     FILLS("usage", pkv_group_usage, pinned, fill_usage),
+    FILLS("info", pkv_seq_info, in_step, fill_seq_info),
     FILLS("sizes", pkv_cache_sizes, token_bytes, fill_sizes),
     FILLS("config", pkv_cache_config, masked_hash_bits, fill_config),
     FILLS("sizes", pkv_page_sizes, payload_bytes, fill_page_sizes),

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The public calls that read one sequence back: its numbers, and its block tables. */
+#include "base/error.h"
+#include "base/minmax.h"
+#include "base/sized.h"
+#include "runtime/cache.h"
+
+/* Blocks that a table holds; of a continuous group, its slot. */
+static int32_t num_held(const struct group *group, int32_t index)
+{
+    const struct seq_table *table = &group->tables.at[index];
+    return group_is_paged(group) ? seq_table_num_mapped(table, table->end) : 1;
+}
+
+/* The length behind a table's hole from which on all keys are there that a query sees. */
+static int64_t length_behind_hole(const struct group *group, int32_t index)
+{
+    const struct seq_table *table = &group->tables.at[index];
+    const int64_t window = group->config->sliding_window;
+    const bool has_hole = group_is_paged(group) && table->hole_end > table->kept_end;
+    return has_hole && window > 1
+               ? (int64_t)table->hole_end * group->config->block_size + window - 1
+               : 0;
+}
+
+static void read_seq(const pkv_cache *cache, const struct seq *seq, struct pkv_seq_info *info,
+                     int32_t *num_blocks)
+{
+    const int32_t index = sequence_index(&cache->seqs, seq);
+    int64_t min_length = 0;
+    *info = (struct pkv_seq_info){
+        .tag = seq->tag,
+        .length = seq->length,
+        .num_cached = seq->reuse.num_cached,
+        .max_rewind = seq->max_rewind,
+        .max_tokens = seq->max_tokens,
+        .in_step = seq->in_step,
+    };
+    for (int32_t g = 0; g < cache->config.num_groups; g++) {
+        const int32_t held = num_held(&cache->groups[g], index);
+        info->num_blocks += held;
+        const int64_t behind = length_behind_hole(&cache->groups[g], index);
+        min_length = behind > min_length ? behind : min_length;
+        if (num_blocks != NULL) {
+            num_blocks[g] = held;
+        }
+    }
+    info->min_length = (int32_t)min_i64(min_length, seq->length);
+}
+
+enum pkv_status pkv_seq_describe(pkv_cache *cache, pkv_seq handle, struct pkv_seq_info *info,
+                                 int32_t *num_blocks)
+{
+    if (cache == NULL) {
+        return INVALID("cache is NULL");
+    }
+    const enum pkv_status status = sized_check("info", info, struct pkv_seq_info, in_step);
+    if (status != PKV_OK) {
+        return status;
+    }
+    struct pkv_seq_info found;
+    cache_lock(cache);
+    const struct seq *seq = sequence_find(&cache->seqs, handle);
+    if (seq != NULL) {
+        read_seq(cache, seq, &found, num_blocks);
+    }
+    cache_unlock(cache);
+    if (seq == NULL) {
+        return sequence_refuse_stale(handle);
+    }
+    sized_fill(info, &found);
+    return PKV_OK;
+}
+
+/* The first max_entries entries of a table; how many it has. */
+static int32_t copy_table(const struct group *group, int32_t index, int32_t *entries,
+                          int32_t max_entries)
+{
+    const struct seq_table *table = &group->tables.at[index];
+    const bool is_paged = group_is_paged(group);
+    const int32_t *from = is_paged ? seq_table_entries(&group->tables, index) : &table->slot;
+    const int32_t end = is_paged ? table->end : 1;
+    for (int32_t i = 0; i < min_i32(end, max_entries); i++) {
+        entries[i] = from[i];
+    }
+    return end;
+}
+
+enum pkv_status pkv_seq_table(pkv_cache *cache, pkv_seq handle, int32_t group, int32_t *entries,
+                              int32_t max_entries, int32_t *num_entries)
+{
+    if (cache == NULL || num_entries == NULL) {
+        return INVALID("%s is NULL", cache == NULL ? "cache" : "num_entries");
+    }
+    if (group < 0 || group >= cache->config.num_groups) {
+        return INVALID("group = %d, outside [0, %d)", group, cache->config.num_groups);
+    }
+    if (max_entries < 0 || (entries == NULL && max_entries > 0)) {
+        return INVALID("max_entries = %d, entries %s", max_entries,
+                       entries == NULL ? "NULL" : "given");
+    }
+    cache_lock(cache);
+    const struct seq *seq = sequence_find(&cache->seqs, handle);
+    if (seq != NULL) {
+        *num_entries = copy_table(&cache->groups[group], sequence_index(&cache->seqs, seq), entries,
+                                  max_entries);
+    }
+    cache_unlock(cache);
+    return seq != NULL ? PKV_OK : sequence_refuse_stale(handle);
+}
