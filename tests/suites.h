@@ -3,6 +3,7 @@
  * One line a suite, in the order in which they run. */
 SUITE(suite_base)
 SUITE(suite_isa)
+SUITE(suite_checked)
 SUITE(suite_sized)
 SUITE(suite_window)
 SUITE(suite_mem)

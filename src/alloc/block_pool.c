@@ -18,9 +18,9 @@ static void enqueue(pkv_pool *pool, int32_t id, int32_t class)
     struct block_pool_queue *queue = &pool->queues[class];
     struct block_pool_record *record = &pool->records[id];
     record->prev = queue->tail;
-    record->next = BLOCK_POOL_NONE;
+    record->next = NO_BLOCK;
     record->class = class;
-    if (queue->tail == BLOCK_POOL_NONE) {
+    if (queue->tail == NO_BLOCK) {
         queue->head = id;
     } else {
         pool->records[queue->tail].next = id;
@@ -35,19 +35,19 @@ static void unqueue(pkv_pool *pool, int32_t id)
 {
     struct block_pool_record *record = &pool->records[id];
     struct block_pool_queue *queue = &pool->queues[record->class];
-    if (record->prev == BLOCK_POOL_NONE) {
+    if (record->prev == NO_BLOCK) {
         queue->head = record->next;
     } else {
         pool->records[record->prev].next = record->next;
     }
-    if (record->next == BLOCK_POOL_NONE) {
+    if (record->next == NO_BLOCK) {
         queue->tail = record->prev;
     } else {
         pool->records[record->next].prev = record->prev;
     }
-    record->prev = BLOCK_POOL_NONE;
-    record->next = BLOCK_POOL_NONE;
-    record->class = BLOCK_POOL_NONE;
+    record->prev = NO_BLOCK;
+    record->next = NO_BLOCK;
+    record->class = BLOCK_POOL_HELD;
     queue->length--;
     pool->num_free--;
 }
@@ -60,7 +60,7 @@ int32_t block_pool_head(const pkv_pool *pool, int32_t class)
 int32_t block_pool_take_from(pkv_pool *pool, int32_t class)
 {
     const int32_t id = block_pool_head(pool, class);
-    if (id != BLOCK_POOL_NONE) {
+    if (id != NO_BLOCK) {
         block_pool_revive(pool, id);
     }
     return id;
@@ -68,8 +68,8 @@ int32_t block_pool_take_from(pkv_pool *pool, int32_t class)
 
 int32_t block_pool_take(pkv_pool *pool)
 {
-    int32_t id = BLOCK_POOL_NONE;
-    for (int32_t class = 0; id == BLOCK_POOL_NONE && class < BLOCK_POOL_NUM_CLASSES; class ++) {
+    int32_t id = NO_BLOCK;
+    for (int32_t class = 0; id == NO_BLOCK && class < BLOCK_POOL_NUM_CLASSES; class ++) {
         id = block_pool_take_from(pool, class);
     }
     return id;
@@ -161,8 +161,8 @@ enum pkv_status pkv_pool_create(int32_t num_blocks, const struct pkv_hooks *hook
     made->hooks = memory;
     made->num_blocks = num_blocks;
     for (int32_t class = 0; class < BLOCK_POOL_NUM_CLASSES; class ++) {
-        made->queues[class].head = BLOCK_POOL_NONE;
-        made->queues[class].tail = BLOCK_POOL_NONE;
+        made->queues[class].head = NO_BLOCK;
+        made->queues[class].tail = NO_BLOCK;
     }
     made->records = hooks_alloc_array(&memory, (size_t)num_blocks, sizeof made->records[0]);
     if (made->records == NULL) {
@@ -254,12 +254,12 @@ static enum pkv_status check_entries(pkv_pool *pool, const int32_t *ids, int32_t
     enum pkv_status status = check_list(pool, ids, count);
     int32_t counted = 0;
     if (status == PKV_OK && count == 1) {
-        return ids[0] == -1 ? PKV_OK : check_entry(pool, ids, 0, 1, is_release);
+        return ids[0] == NO_BLOCK ? PKV_OK : check_entry(pool, ids, 0, 1, is_release);
     }
     while (status == PKV_OK && counted < count) {
         const int32_t id = ids[counted];
         const int32_t times = is_block(pool, id) ? ++pool->records[id].scratch : 0;
-        status = id == -1 ? PKV_OK : check_entry(pool, ids, counted, times, is_release);
+        status = id == NO_BLOCK ? PKV_OK : check_entry(pool, ids, counted, times, is_release);
         counted++;
     }
     for (int32_t i = 0; i < counted; i++) {
@@ -274,7 +274,7 @@ enum pkv_status pkv_pool_retain(pkv_pool *pool, const int32_t *ids, int32_t coun
 {
     const enum pkv_status status = check_entries(pool, ids, count, false);
     for (int32_t i = 0; status == PKV_OK && i < count; i++) {
-        if (ids[i] != -1) {
+        if (ids[i] != NO_BLOCK) {
             block_pool_retain(pool, ids[i]);
         }
     }
@@ -285,7 +285,7 @@ enum pkv_status pkv_pool_release(pkv_pool *pool, const int32_t *ids, int32_t cou
 {
     const enum pkv_status status = check_entries(pool, ids, count, true);
     for (int32_t i = 0; status == PKV_OK && i < count; i++) {
-        if (ids[i] != -1) {
+        if (ids[i] != NO_BLOCK) {
             block_pool_drop(pool, ids[i]);
         }
     }
@@ -315,9 +315,9 @@ int32_t pkv_pool_ref_count(const pkv_pool *pool, int32_t id)
 static void check_queue(struct report *report, const pkv_pool *pool, int32_t class)
 {
     const struct block_pool_queue *queue = &pool->queues[class];
-    int32_t before = BLOCK_POOL_NONE;
+    int32_t before = NO_BLOCK;
     int32_t length = 0;
-    for (int32_t id = queue->head; id != BLOCK_POOL_NONE; id = pool->records[id].next) {
+    for (int32_t id = queue->head; id != NO_BLOCK; id = pool->records[id].next) {
         const bool is_linked = is_block(pool, id) && pool->records[id].prev == before;
         if (!report_expect(report, is_linked, "class %d: a broken link (block %d)", class, id) ||
             !report_expect(report, pool->records[id].class == class,
@@ -338,7 +338,7 @@ static bool is_queued(const pkv_pool *pool, int32_t id)
 {
     const struct block_pool_record *record = &pool->records[id];
     return is_class(record->class) &&
-           (id == pool->queues[record->class].head || record->prev != BLOCK_POOL_NONE);
+           (id == pool->queues[record->class].head || record->prev != NO_BLOCK);
 }
 
 static void check_record(struct report *report, const pkv_pool *pool, int32_t id)

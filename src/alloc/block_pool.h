@@ -13,18 +13,19 @@
 #ifndef PKV_ALLOC_BLOCK_POOL_H
 #define PKV_ALLOC_BLOCK_POOL_H
 
+#include "alloc/block_table.h"
 #include "base/hooks.h"
 #include "pagedkv/alloc.h"
 
-#define BLOCK_POOL_NONE (-1)
 #define BLOCK_POOL_NUM_CLASSES 10
+#define BLOCK_POOL_HELD (-1) /* instead of a class */
 
 struct block_pool_record {
-    int32_t prev; /* neighbours in its queue, BLOCK_POOL_NONE at the ends and while held */
+    int32_t prev; /* neighbours in its queue, NO_BLOCK at the ends and while held */
     int32_t next;
     int32_t ref_count;
     int32_t scratch; /* how often the list under validation names this id */
-    int32_t class;   /* of a free id; BLOCK_POOL_NONE while held */
+    int32_t class;   /* of a free id; BLOCK_POOL_HELD */
 };
 
 struct block_pool_queue {
@@ -46,10 +47,10 @@ struct pkv_pool {
 /* Bytes that a pool of num_blocks ids takes through its hooks. */
 size_t block_pool_bytes(int32_t num_blocks);
 
-/* One id with a count of one, or BLOCK_POOL_NONE when none is free. */
+/* One id with a count of one, or NO_BLOCK when none is free. */
 int32_t block_pool_take(pkv_pool *pool);
 
-/* The id of a class that has been free longest, or BLOCK_POOL_NONE; and the same, taken. */
+/* The id of a class that has been free longest, or NO_BLOCK; and the same, taken. */
 int32_t block_pool_head(const pkv_pool *pool, int32_t class);
 int32_t block_pool_take_from(pkv_pool *pool, int32_t class);
 
@@ -70,7 +71,7 @@ bool block_pool_drop(pkv_pool *pool, int32_t id);
 /* Makes a free id the last of a class, which may be its own. */
 void block_pool_move(pkv_pool *pool, int32_t id, int32_t class);
 
-/* The class of a free id; BLOCK_POOL_NONE for a held one. */
+/* The class of a free id, or BLOCK_POOL_HELD. */
 int32_t block_pool_class(const pkv_pool *pool, int32_t id);
 
 /* How many ids of a class are free. */

@@ -37,7 +37,7 @@ enum pkv_status block_table_check_row(struct block_stamps *stamps, const int32_t
     begin_row(stamps);
     for (int32_t i = 0; i < max_blocks; i++) {
         const int32_t id = row[i];
-        if (id == -1) {
+        if (id == NO_BLOCK) {
             continue;
         }
         if (id < 0 || id >= stamps->num_blocks) {

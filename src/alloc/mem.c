@@ -49,8 +49,8 @@ static int arena_flags(const struct mem *mem, size_t alignment)
 /* aligned_alloc wants a multiple of the alignment; 0 when there is none. */
 static size_t round_up(size_t bytes, size_t alignment)
 {
-    size_t sum = 0;
-    return checked_add(bytes, alignment - 1, &sum) ? sum / alignment * alignment : 0;
+    size_t rounded = 0;
+    return checked_round_up(bytes, alignment, &rounded) ? rounded : 0;
 }
 
 static void *take(const struct mem *mem, size_t bytes, size_t alignment)

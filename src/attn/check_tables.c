@@ -59,7 +59,7 @@ static enum pkv_status check_mapped(const struct gqa_row *row, int32_t b, int32_
                                     int32_t from, int32_t to)
 {
     for (int32_t i = from / block_size; from < to && i <= (to - 1) / block_size; i++) {
-        if (row->table[i] == -1) {
+        if (row->table[i] == NO_BLOCK) {
             return INVALID("block_table[%d][%d] = -1, but keys of it are needed", b, i);
         }
     }

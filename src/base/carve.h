@@ -19,8 +19,8 @@ static inline void *carve(struct carver *carver, size_t count, size_t bytes)
 {
     size_t total = 0;
     size_t used = 0;
-    if (!checked_mul(count, bytes, &total) || !checked_add(total, HOOKS_CACHE_LINE - 1, &total) ||
-        !checked_add(carver->used, total / HOOKS_CACHE_LINE * HOOKS_CACHE_LINE, &used)) {
+    if (!checked_mul(count, bytes, &total) || !checked_round_up(total, HOOKS_CACHE_LINE, &total) ||
+        !checked_add(carver->used, total, &used)) {
         carver->overflows = true;
         return NULL;
     }

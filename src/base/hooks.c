@@ -33,8 +33,8 @@ enum pkv_status hooks_copy(const struct pkv_hooks *hooks_in, struct pkv_hooks *h
  */
 static size_t round_up_to_line(size_t bytes)
 {
-    const size_t lines = bytes / HOOKS_CACHE_LINE + (bytes % HOOKS_CACHE_LINE != 0 || bytes == 0);
-    return lines > SIZE_MAX / HOOKS_CACHE_LINE ? 0 : lines * HOOKS_CACHE_LINE;
+    size_t rounded = 0;
+    return checked_round_up(bytes + (bytes == 0), HOOKS_CACHE_LINE, &rounded) ? rounded : 0;
 }
 
 size_t hooks_array_bytes(size_t count, size_t bytes)

@@ -61,7 +61,7 @@ void prefix_index_set_time(struct prefix_index *index, uint64_t now_ns)
     index->now_ns = now_ns;
     for (int32_t group = 0; group < index->nodes.num_groups; group++) {
         int32_t block = prefix_decay_next(index, group, now_ns);
-        while (block != PREFIX_NONE) {
+        while (block != NO_BLOCK) {
             decay(index, group, block);
             block = prefix_decay_next(index, group, now_ns);
         }
@@ -73,7 +73,7 @@ static void unlink_block(struct prefix_index *index, int32_t group, int32_t bloc
 {
     const int32_t at = index->block_nodes[group][block] - 1;
     struct prefix_node *node = &index->nodes.nodes[at];
-    prefix_node_blocks(&index->nodes, at)[group] = PREFIX_NONE;
+    prefix_node_blocks(&index->nodes, at)[group] = NO_BLOCK;
     index->block_nodes[group][block] = 0;
     prefix_namespace_count(&index->namespaces, node->namespace_id, -1);
     node->num_blocks--;
@@ -86,7 +86,7 @@ static void unlink_block(struct prefix_index *index, int32_t group, int32_t bloc
 /* The same, and a free block changes its class. True when it was free. */
 static bool unlink_and_reclass(struct prefix_index *index, int32_t group, int32_t block)
 {
-    const bool is_free = block_pool_class(index->pools[group], block) != BLOCK_POOL_NONE;
+    const bool is_free = block_pool_class(index->pools[group], block) != BLOCK_POOL_HELD;
     unlink_block(index, group, block);
     if (is_free) {
         block_pool_move(index->pools[group], block, PREFIX_CLASS_UNINDEXED);
@@ -97,7 +97,7 @@ static bool unlink_and_reclass(struct prefix_index *index, int32_t group, int32_
 int32_t prefix_index_block(const struct prefix_index *index, struct prefix_ref node, int32_t group)
 {
     return prefix_node_at(&index->nodes, node) == NULL
-               ? PREFIX_NONE
+               ? NO_BLOCK
                : prefix_node_blocks(&index->nodes, node.index)[group];
 }
 
@@ -112,15 +112,15 @@ int32_t prefix_index_attach(struct prefix_index *index, struct prefix_ref ref, i
                             int32_t block)
 {
     if (!prefix_node_is_live(&index->nodes, ref)) {
-        return PREFIX_NONE;
+        return NO_BLOCK;
     }
     struct prefix_node *node = &index->nodes.nodes[ref.index];
     int32_t *own = &prefix_node_blocks(&index->nodes, ref.index)[group];
-    if (*own != PREFIX_NONE) {
+    if (*own != NO_BLOCK) {
         return *own;
     }
     pkv_assert(index->block_nodes[group][block] == 0);
-    pkv_assert(block_pool_class(index->pools[group], block) == BLOCK_POOL_NONE);
+    pkv_assert(block_pool_class(index->pools[group], block) == BLOCK_POOL_HELD);
     *own = block;
     index->block_uses[group][block].is_reused = false;
     index->block_nodes[group][block] = ref.index + 1;
@@ -135,7 +135,7 @@ static int64_t oldest_in(const struct prefix_index *index, int32_t group, int32_
 {
     const int32_t block = block_pool_head(index->pools[group], class);
     const struct prefix_use *uses = index->block_uses[group];
-    if (block == BLOCK_POOL_NONE) {
+    if (block == NO_BLOCK) {
         return INT64_MAX;
     }
     return uses[block].stamp +
@@ -147,7 +147,7 @@ static int32_t next_class(const struct prefix_index *index, int32_t group)
 {
     int32_t class = PREFIX_CLASS_UNINDEXED;
     while (class < PREFIX_CLASS_PRIORITY &&
-           block_pool_head(index->pools[group], class) == BLOCK_POOL_NONE) {
+           block_pool_head(index->pools[group], class) == NO_BLOCK) {
         class ++;
     }
     if (class < PREFIX_CLASS_PRIORITY) {
@@ -166,7 +166,7 @@ static int32_t next_class(const struct prefix_index *index, int32_t group)
 int32_t prefix_index_take(struct prefix_index *index, int32_t group)
 {
     const int32_t block = block_pool_take_from(index->pools[group], next_class(index, group));
-    if (block != PREFIX_NONE && index->block_nodes[group][block] != 0) {
+    if (block != NO_BLOCK && index->block_nodes[group][block] != 0) {
         const struct prefix_ref node = prefix_index_node_of(index, group, block);
         index->num_evictions += prefix_node_is_live(&index->nodes, node); /* else it was flushed */
         unlink_block(index, group, block);
@@ -191,7 +191,7 @@ bool prefix_index_drop(struct prefix_index *index, int32_t group, int32_t block,
 
 void prefix_index_reuse(struct prefix_index *index, int32_t group, int32_t block)
 {
-    pkv_assert(block_pool_class(index->pools[group], block) == BLOCK_POOL_NONE);
+    pkv_assert(block_pool_class(index->pools[group], block) == BLOCK_POOL_HELD);
     index->block_uses[group][block].is_reused = true;
 }
 
@@ -206,7 +206,7 @@ void prefix_blocks_detach_all(struct prefix_index *index, int32_t node, struct p
 {
     const int32_t *blocks = prefix_node_blocks(&index->nodes, node);
     for (int32_t group = 0; group < index->nodes.num_groups; group++) {
-        if (blocks[group] == PREFIX_NONE) {
+        if (blocks[group] == NO_BLOCK) {
             continue;
         }
         if (unlink_and_reclass(index, group, blocks[group])) {
@@ -221,7 +221,7 @@ void prefix_blocks_protect(struct prefix_index *index, int32_t node)
 {
     const int32_t *blocks = prefix_node_blocks(&index->nodes, node);
     for (int32_t group = 0; group < index->nodes.num_groups; group++) {
-        if (blocks[group] != PREFIX_NONE && prefix_index_covers(index, group, node) &&
+        if (blocks[group] != NO_BLOCK && prefix_index_covers(index, group, node) &&
             block_pool_class(index->pools[group], blocks[group]) == PREFIX_CLASS_OUT_OF_WINDOW) {
             requeue(index, group, blocks[group]);
         }
@@ -232,8 +232,8 @@ void prefix_blocks_reclass(struct prefix_index *index, int32_t node)
 {
     const int32_t *blocks = prefix_node_blocks(&index->nodes, node);
     for (int32_t group = 0; group < index->nodes.num_groups; group++) {
-        const int32_t class = blocks[group] == PREFIX_NONE
-                                  ? BLOCK_POOL_NONE
+        const int32_t class = blocks[group] == NO_BLOCK
+                                  ? BLOCK_POOL_HELD
                                   : block_pool_class(index->pools[group], blocks[group]);
         if (class >= PREFIX_CLASS_PRIORITY ||
             (class == PREFIX_CLASS_OUT_OF_WINDOW && prefix_index_covers(index, group, node))) {

@@ -37,7 +37,7 @@ static inline bool prefix_index_covers(const struct prefix_index *index, int32_t
     return index->nodes.nodes[node].distance < index->window_blocks[group];
 }
 
-/* Block of a node in a group, PREFIX_NONE when it has none or is stale. */
+/* Block of a node in a group, NO_BLOCK when it has none or is stale. */
 int32_t prefix_index_block(const struct prefix_index *index, struct prefix_ref node, int32_t group);
 
 /* The node that names this block; PREFIX_ROOT when none does. */
@@ -46,13 +46,13 @@ struct prefix_ref prefix_index_node_of(const struct prefix_index *index, int32_t
 
 /* Makes a held block, which has no node, the node's block of the group, and returns it; when the
  * node has another already, changes nothing and returns that (the canonical one: the caller takes a
- * reference with block_pool_hold, rewrites its table, and drops its own). PREFIX_NONE for a stale
+ * reference with block_pool_hold, rewrites its table, and drops its own). NO_BLOCK for a stale
  * or flushed node. */
 int32_t prefix_index_attach(struct prefix_index *index, struct prefix_ref node, int32_t group,
                             int32_t block);
 
 /* A block of the group's pool with a count of one, the next in the order of eviction, taken from
- * its node if it had one; PREFIX_NONE when none is free. */
+ * its node if it had one; NO_BLOCK when none is free. */
 int32_t prefix_index_take(struct prefix_index *index, int32_t group);
 
 /* One reference less; true when the block is free now. Its class: that of its node's priority, or,

@@ -77,11 +77,11 @@ static void check_node_blocks(struct report *report, const struct prefix_index *
     for (int32_t group = 0; group < index->nodes.num_groups; group++) {
         const int32_t block = prefix_node_blocks(&index->nodes, at)[group];
         const bool is_block = block >= 0 && block < pkv_pool_num_blocks(index->pools[group]);
-        report_expect(report, is_block || block == PREFIX_NONE,
+        report_expect(report, is_block || block == NO_BLOCK,
                       "a block that the pool does not have (node %d)", at);
         report_expect(report, !is_block || index->block_nodes[group][block] == at + 1,
                       "a node's block names another node (node %d)", at);
-        count += block != PREFIX_NONE;
+        count += block != NO_BLOCK;
     }
     report_expect(report, count == index->nodes.nodes[at].num_blocks,
                   "a node's blocks are miscounted (node %d)", at);
@@ -170,7 +170,7 @@ static void check_block(struct report *report, const struct prefix_index *index,
     const int32_t class = block_pool_class(index->pools[group], block);
     const int32_t at = index->block_nodes[group][block] - 1;
     if (at == PREFIX_NONE) {
-        report_expect(report, class == BLOCK_POOL_NONE || class == PREFIX_CLASS_UNINDEXED,
+        report_expect(report, class == BLOCK_POOL_HELD || class == PREFIX_CLASS_UNINDEXED,
                       "a free block without a node is in class %d (group %d, block %d)", class,
                       group, block);
         return;
@@ -183,7 +183,7 @@ static void check_block(struct report *report, const struct prefix_index *index,
                       block)) {
         report_expect(
             report,
-            class == BLOCK_POOL_NONE ||
+            class == BLOCK_POOL_HELD ||
                 (class == PREFIX_CLASS_OUT_OF_WINDOW && !prefix_index_covers(index, group, at)) ||
                 class == prefix_blocks_class(index, group, block),
             "a cached block is in class %d (group %d, block %d)", class, group, block);

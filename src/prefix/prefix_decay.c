@@ -75,9 +75,9 @@ void prefix_decay_set(struct prefix_index *index, int32_t group, int32_t block,
 
 int32_t prefix_decay_next(struct prefix_index *index, int32_t group, uint64_t now_ns)
 {
-    const int32_t block = index->heap_lengths[group] > 0 ? index->heaps[group][0] : PREFIX_NONE;
-    if (block == PREFIX_NONE || index->block_uses[group][block].deadline_ns > now_ns) {
-        return PREFIX_NONE;
+    const int32_t block = index->heap_lengths[group] > 0 ? index->heaps[group][0] : NO_BLOCK;
+    if (block == NO_BLOCK || index->block_uses[group][block].deadline_ns > now_ns) {
+        return NO_BLOCK;
     }
     remove_block(index, group, block);
     return block;

@@ -17,7 +17,7 @@ void prefix_decay_set(struct prefix_index *index, int32_t group, int32_t block,
                       uint64_t deadline_ns);
 
 /* Takes the block whose deadline is soonest out of the heap, if it is not after now_ns;
- * PREFIX_NONE otherwise. */
+ * NO_BLOCK otherwise. */
 int32_t prefix_decay_next(struct prefix_index *index, int32_t group, uint64_t now_ns);
 
 #endif

@@ -156,7 +156,7 @@ static void set_windows(struct prefix_index *index, const int64_t *windows)
     const int64_t block_size = index->nodes.block_size;
     for (int32_t group = 0; windows != NULL && group < index->nodes.num_groups; group++) {
         const int64_t before = windows[group] > 0 ? windows[group] - 1 : 0;
-        const int32_t blocks = (int32_t)((before + block_size - 1) / block_size);
+        const int32_t blocks = (int32_t)divide_up(before, block_size);
         index->windows[group] = windows[group];
         index->window_blocks[group] = blocks;
         index->max_window_blocks = max_i32(index->max_window_blocks, blocks);

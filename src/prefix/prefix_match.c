@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/build.h"
+#include "base/checked.h"
 #include "base/minmax.h"
 #include "base/window.h"
 #include "prefix/prefix_blocks.h"
@@ -140,7 +141,7 @@ static bool is_enough(const int32_t *runs, int32_t count, const struct prefix_wi
 {
     const int64_t length = (int64_t)count * block_size;
     const int64_t kept = window->kept_prefix < length ? window->kept_prefix : length;
-    const int64_t kept_blocks = (kept + block_size - 1) / block_size;
+    const int64_t kept_blocks = divide_up(kept, block_size);
     return runs[0] >= count - first_needed_block(length, window->window, block_size) &&
            runs[1] >= kept_blocks;
 }
@@ -180,7 +181,7 @@ int32_t prefix_index_resident_in(const struct prefix_index *index, const struct 
     int32_t runs[2] = {0, 0};
     int32_t best = 0;
     for (int32_t block = 0; block < count; block++) {
-        extend_runs(runs, block, prefix_index_block(index, nodes[block], group) != PREFIX_NONE);
+        extend_runs(runs, block, prefix_index_block(index, nodes[block], group) != NO_BLOCK);
         if (is_enough(runs, block + 1, window, table->block_size)) {
             best = block + 1;
         }

@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "alloc/block_table.h"
 #include "base/error.h"
 
 bool prefix_node_is_live(const struct prefix_node_table *table, struct prefix_ref ref)
@@ -113,7 +114,7 @@ int32_t prefix_node_make(struct prefix_node_table *table, const struct prefix_co
                block_size * sizeof content->extra[0]);
     }
     for (int32_t group = 0; group < table->num_groups; group++) {
-        prefix_node_blocks(table, made)[group] = PREFIX_NONE;
+        prefix_node_blocks(table, made)[group] = NO_BLOCK;
     }
     return made;
 }

@@ -47,7 +47,7 @@ struct prefix_node_table {
     struct prefix_node *nodes; /* [max_nodes] */
     int32_t *tokens;           /* [max_nodes][block_size] */
     uint64_t *extra;           /* [max_nodes][block_size], touched where a node has some */
-    int32_t *blocks;           /* [max_nodes][num_groups], PREFIX_NONE = none */
+    int32_t *blocks;           /* [max_nodes][num_groups], NO_BLOCK = none */
     int32_t *buckets;          /* [num_buckets] */
     uint32_t num_buckets;      /* a power of two */
     int32_t max_nodes;

@@ -11,6 +11,8 @@
 #include "runtime/prompt.h"
 #include "runtime/shortage.h"
 
+_Static_assert(SHORTAGE_NO_ROW == PROMPT_NO_ROW, "prompts and shortages name rows alike");
+
 enum pkv_status admission_take(const pkv_cache *cache, const struct pkv_prompt *given,
                                int32_t reserve_tokens, int32_t max_cached,
                                struct pkv_prompt *prompt)

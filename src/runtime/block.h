@@ -6,12 +6,12 @@
 #ifndef PKV_RUNTIME_BLOCK_H
 #define PKV_RUNTIME_BLOCK_H
 
+#include "alloc/block_table.h"
 #include "pagedkv/alloc.h"
 #include "pagedkv/pages.h"
 #include "prefix/prefix_index.h"
 #include "runtime/counters.h"
 
-#define NO_BLOCK (-1)
 #define NO_SEQ (-1) /* the index of no sequence */
 
 /* One block, beside its count in the pool. holders = table entries that name it + references of the

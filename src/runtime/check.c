@@ -59,7 +59,7 @@ static void check_pins(const struct pin_records *pins, struct report *report)
         length++;
         i = pins->at[i].next_free;
     }
-    report_expect(report, i == PIN_NONE && length == capacity - num_used,
+    report_expect(report, i == NO_PIN && length == capacity - num_used,
                   "the list of free pins (at %d after %d)", i, length);
 }
 

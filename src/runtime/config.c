@@ -83,8 +83,7 @@ int32_t config_blocks_for(const struct pkv_group_config *group, int32_t max_step
     const int64_t seen = group->sliding_window + max_rewind + max_step_tokens;
     const int64_t block_size = group->block_size;
     /* One more, for a window that does not begin at a block's first cell. */
-    const int64_t bound =
-        (seen + block_size - 1) / block_size + 1 + (kept_prefix + block_size - 1) / block_size;
+    const int64_t bound = divide_up(seen, block_size) + 1 + divide_up(kept_prefix, block_size);
     return (int32_t)min_i64(all, bound);
 }
 

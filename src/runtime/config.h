@@ -7,6 +7,7 @@
 #ifndef PKV_RUNTIME_CONFIG_H
 #define PKV_RUNTIME_CONFIG_H
 
+#include "base/checked.h"
 #include "pagedkv/cache.h"
 #include "pagedkv/pages.h"
 #include "runtime/handle.h"
@@ -61,7 +62,7 @@ int32_t config_blocks_for(const struct pkv_group_config *group, int32_t max_step
 
 static inline int32_t config_blocks_of_cells(int64_t num_cells, int32_t block_size)
 {
-    return (int32_t)((num_cells + block_size - 1) / block_size);
+    return (int32_t)divide_up(num_cells, block_size);
 }
 
 #endif

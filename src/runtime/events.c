@@ -65,7 +65,7 @@ static uint64_t groups_of(const struct prefix_index *index, struct prefix_ref no
 {
     uint64_t groups = 0;
     for (int32_t g = 0; g < index->config.num_groups; g++) {
-        const bool has_block = prefix_index_block(index, node, g) != PREFIX_NONE;
+        const bool has_block = prefix_index_block(index, node, g) != NO_BLOCK;
         groups |= (uint64_t)has_block << g;
     }
     return groups;

@@ -13,10 +13,10 @@ void pin_init(struct pin_records *pins, int32_t capacity, uint64_t first_generat
 {
     pins->capacity = capacity;
     pins->soonest_ns = UINT64_MAX;
-    pins->first_free = capacity > 0 ? 0 : PIN_NONE;
+    pins->first_free = capacity > 0 ? 0 : NO_PIN;
     for (int32_t i = 0; i < capacity; i++) {
         pins->at[i].generation = first_generation;
-        pins->at[i].next_free = i + 1 < capacity ? i + 1 : PIN_NONE;
+        pins->at[i].next_free = i + 1 < capacity ? i + 1 : NO_PIN;
     }
 }
 
@@ -30,7 +30,7 @@ int32_t pin_find(const struct pin_records *pins, pkv_pin pin)
     const uint64_t at = pin.id & HANDLE_INDEX_MASK;
     const bool is_live = at < (uint64_t)pins->capacity && pins->at[at].num_nodes > 0 &&
                          handle_of(pins, (int32_t)at).id == pin.id;
-    return is_live ? (int32_t)at : PIN_NONE;
+    return is_live ? (int32_t)at : NO_PIN;
 }
 
 bool pin_maps(const struct group *group, const struct pin *pin, int32_t i)

@@ -30,12 +30,12 @@ struct pin_records {
     int32_t num_groups;
     struct pin *at; /* [capacity] */
     int32_t capacity;
-    int32_t first_free; /* PIN_NONE: all are used */
+    int32_t first_free; /* NO_PIN: all are used */
     int32_t num_used;
     uint64_t soonest_ns; /* no pin ends before */
 };
 
-#define PIN_NONE (-1)
+#define NO_PIN (-1)
 
 /* All records, of which the array is there, are free. */
 void pin_init(struct pin_records *pins, int32_t capacity, uint64_t first_generation);
@@ -58,7 +58,7 @@ int32_t pin_expire(struct pin_records *pins, uint64_t now_ns);
 /* Ends the pins whose run was flushed. O(pins). */
 void pin_end_flushed(struct pin_records *pins);
 
-/* The index of a live pin; PIN_NONE for a stale handle. */
+/* The index of a live pin; NO_PIN for a stale handle. */
 int32_t pin_find(const struct pin_records *pins, pkv_pin pin);
 
 /* Does this pin, which is in use, hold block i of its run in the group? */

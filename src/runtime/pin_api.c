@@ -34,7 +34,7 @@ static enum pkv_status pin_run(pkv_cache *cache, const struct seq *model,
                                int32_t *num_pinned)
 {
     const int32_t run = find_run(cache, model, prompt);
-    if (run > 0 && cache->pins.first_free == PIN_NONE) {
+    if (run > 0 && cache->pins.first_free == NO_PIN) {
         return refuse(PKV_NO_BLOCKS, "%d pins exist, as many as max_pinned_blocks",
                       cache->pins.num_used);
     }
@@ -95,11 +95,11 @@ enum pkv_status pkv_prefix_unpin(pkv_cache *cache, pkv_pin pin)
     }
     cache_lock(cache);
     const int32_t index = pin_find(&cache->pins, pin);
-    if (index != PIN_NONE) {
+    if (index != NO_PIN) {
         pin_end(&cache->pins, index);
     }
     cache_unlock(cache);
-    return index != PIN_NONE ? PKV_OK : refuse_stale(pin);
+    return index != NO_PIN ? PKV_OK : refuse_stale(pin);
 }
 
 enum pkv_status pkv_prefix_refresh(pkv_cache *cache, pkv_pin pin, uint64_t ttl_ns, uint64_t now_ns)
@@ -111,11 +111,11 @@ enum pkv_status pkv_prefix_refresh(pkv_cache *cache, pkv_pin pin, uint64_t ttl_n
     cache_lock(cache);
     pin_expire(&cache->pins, now_ns);
     const int32_t index = pin_find(&cache->pins, pin);
-    if (index != PIN_NONE) {
+    if (index != NO_PIN) {
         pin_extend(&cache->pins, index, end_of(ttl_ns, now_ns));
     }
     cache_unlock(cache);
-    return index != PIN_NONE ? PKV_OK : refuse_stale(pin);
+    return index != NO_PIN ? PKV_OK : refuse_stale(pin);
 }
 
 enum pkv_status pkv_prefix_expire(pkv_cache *cache, uint64_t now_ns, int32_t *num_ended)

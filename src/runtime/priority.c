@@ -3,6 +3,7 @@
  * The public call that changes the priority of cached blocks. The nodes are those that a prompt
  * matches, resident or not: raised from the first on, lowered from the last on, each after what
  * follows it. */
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/minmax.h"
 #include "prefix/prefix_claim.h"
@@ -10,6 +11,9 @@
 #include "runtime/namespace.h"
 #include "runtime/prompt.h"
 #include "runtime/seq_options.h"
+
+_Static_assert(PREFIX_EVICT_FIRST == PKV_PRIORITY_EVICT_FIRST,
+               "the index has the callers' priorities");
 
 static enum pkv_status check_range(const struct pkv_prompt *prompt, int32_t from_token,
                                    int32_t to_token, int32_t priority)
@@ -87,7 +91,7 @@ enum pkv_status pkv_prefix_set_priority(pkv_cache *cache, const struct pkv_seq_o
         return status;
     }
     const int32_t block_size = cache->reuse.block_size;
-    const int32_t from = from_token / block_size + (from_token % block_size != 0);
+    const int32_t from = (int32_t)divide_up(from_token, block_size);
     const int32_t to = min_i32(to_token, cache->config.max_seq_len) / block_size;
     int32_t changed = 0;
     cache_lock(cache);

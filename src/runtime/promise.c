@@ -10,12 +10,8 @@
  * and spends the rest at a block for each block_size. */
 #include "runtime/promise.h"
 
+#include "base/checked.h"
 #include "base/minmax.h"
-
-static int64_t blocks_of(int64_t num_cells, int32_t block_size)
-{
-    return (num_cells + block_size - 1) / block_size;
-}
 
 void promise_init(struct promise_set *promises, const struct pkv_group_config *config,
                   int32_t max_step_tokens)
@@ -34,12 +30,12 @@ struct promise promise_make(const struct promise_set *promises, int64_t num_cell
                             int64_t kept_prefix, int64_t max_rewind)
 {
     const int32_t block_size = promises->block_size;
-    const int64_t all = blocks_of(num_cells, block_size);
+    const int64_t all = divide_up(num_cells, block_size);
     struct promise promise = {.at_once = (int32_t)all, .end = (int32_t)all};
     if (promises->sliding_window > 0) {
         const int64_t window = (promises->sliding_window + block_size - 2) / block_size + 1;
         const int64_t at_once =
-            window + blocks_of(max_rewind, block_size) + blocks_of(kept_prefix, block_size);
+            window + divide_up(max_rewind, block_size) + divide_up(kept_prefix, block_size);
         promise.at_once = (int32_t)min_i64(all, at_once);
     }
     return promise;

@@ -266,7 +266,7 @@ static pkv_pool *pool_with_an_id_in_each_class(void)
         CU_ASSERT_EQUAL(block_pool_take(pool), id);
     }
     for (int32_t id = 0; id < BLOCK_POOL_NUM_CLASSES; id++) {
-        CU_ASSERT_EQUAL(block_pool_class(pool, id), BLOCK_POOL_NONE);
+        CU_ASSERT_EQUAL(block_pool_class(pool, id), BLOCK_POOL_HELD);
         CU_ASSERT_TRUE(block_pool_drop_to(pool, id, BLOCK_POOL_NUM_CLASSES - 1 - id));
     }
     return pool;
@@ -291,7 +291,7 @@ static void take_empties_the_lowest_class_first(void)
     for (int32_t id = LAST - 2; id >= 0; id--) {
         CU_ASSERT_EQUAL(block_pool_take(pool), id);
     }
-    CU_ASSERT_EQUAL(block_pool_take(pool), BLOCK_POOL_NONE);
+    CU_ASSERT_EQUAL(block_pool_take(pool), NO_BLOCK);
     destroy_sound(pool);
 }
 
@@ -302,7 +302,7 @@ static void revive_takes_an_id_from_anywhere_in_its_queue(void)
         pkv_pool *pool = pool_of(3);
         block_pool_revive(pool, chosen);
         CU_ASSERT_EQUAL(pkv_pool_ref_count(pool, chosen), 1);
-        CU_ASSERT_EQUAL(block_pool_class(pool, chosen), BLOCK_POOL_NONE);
+        CU_ASSERT_EQUAL(block_pool_class(pool, chosen), BLOCK_POOL_HELD);
         CU_ASSERT_EQUAL(pkv_pool_check(pool), 0);
         CU_ASSERT_EQUAL(block_pool_take(pool), rest[chosen][0]);
         CU_ASSERT_EQUAL(block_pool_take(pool), rest[chosen][1]);
@@ -506,7 +506,7 @@ struct class_model {
 
 static int32_t model_next(const struct class_model *model)
 {
-    int32_t best = BLOCK_POOL_NONE;
+    int32_t best = NO_BLOCK;
     for (int32_t id = 0; id < MODEL_BLOCKS; id++) {
         if (model->counts[id] > 0) {
             continue;
@@ -559,7 +559,7 @@ static void classes_agree_with_a_naive_model(void)
         CU_ASSERT_EQUAL_FATAL(pkv_pool_check(pool), 0);
     }
     for (int32_t id = 0; id < MODEL_BLOCKS; id++) {
-        const int32_t class = model.counts[id] == 0 ? model.classes[id] : BLOCK_POOL_NONE;
+        const int32_t class = model.counts[id] == 0 ? model.classes[id] : BLOCK_POOL_HELD;
         CU_ASSERT_EQUAL(pkv_pool_ref_count(pool, id), model.counts[id]);
         CU_ASSERT_EQUAL(block_pool_class(pool, id), class);
     }

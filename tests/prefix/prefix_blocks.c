@@ -62,7 +62,7 @@ static void leaves_are_evicted_before_their_parents(void)
         CU_ASSERT_EQUAL(prefix_index_num_used(fixture.index), left);
     }
     CU_ASSERT_EQUAL(prefix_index_counters(fixture.index).evictions, 5);
-    CU_ASSERT_EQUAL(prefix_index_take(fixture.index, 0), PREFIX_NONE);
+    CU_ASSERT_EQUAL(prefix_index_take(fixture.index, 0), NO_BLOCK);
     prefix_case_close(&fixture);
 }
 
@@ -271,7 +271,7 @@ static int32_t session_turn(struct prefix_case *fixture, const int32_t *tokens, 
     for (int32_t i = hit; i < count; i++) {
         const struct prefix_ref parent = newest;
         blocks[i] = prefix_index_take(fixture->index, 0);
-        CU_ASSERT_FATAL(blocks[i] != PREFIX_NONE);
+        CU_ASSERT_FATAL(blocks[i] != NO_BLOCK);
         CU_ASSERT(prefix_index_insert(fixture->index, parent, 0, epoch, tokens + (size_t)i * BS,
                                       NULL, 0, &newest) <= PREFIX_FOUND);
         prefix_index_release(fixture->index, parent);

@@ -62,9 +62,9 @@ void prefix_case_close(struct prefix_case *fixture)
 static int32_t publish_block(struct prefix_case *fixture, struct prefix_ref node, int32_t group)
 {
     const int32_t mine = prefix_index_take(fixture->index, group);
-    CU_ASSERT_FATAL(mine != PREFIX_NONE);
+    CU_ASSERT_FATAL(mine != NO_BLOCK);
     const int32_t canonical = prefix_index_attach(fixture->index, node, group, mine);
-    CU_ASSERT_FATAL(canonical != PREFIX_NONE);
+    CU_ASSERT_FATAL(canonical != NO_BLOCK);
     if (canonical != mine) {
         block_pool_hold(fixture->pools[group], canonical);
         (void)prefix_index_drop(fixture->index, group, mine, false);
@@ -139,7 +139,7 @@ void prefix_case_evict(struct prefix_case *fixture, uint64_t count)
 {
     const uint64_t until = prefix_index_counters(fixture->index).evictions + count;
     while (prefix_index_counters(fixture->index).evictions < until) {
-        CU_ASSERT_FATAL(prefix_index_take(fixture->index, 0) != PREFIX_NONE);
+        CU_ASSERT_FATAL(prefix_index_take(fixture->index, 0) != NO_BLOCK);
     }
     CU_ASSERT_EQUAL(prefix_index_check(fixture->index), 0);
 }

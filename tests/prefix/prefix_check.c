@@ -29,7 +29,7 @@ static bool break_index(struct prefix_index *index, int how)
     case 11: nodes[0].num_children = 0; break;
     case 12: nodes[1].num_blocks = 2; break;
     case 13: prefix_node_blocks(table, 1)[0] = 77; break;
-    case 14: prefix_node_blocks(table, 1)[0] = PREFIX_NONE; break;
+    case 14: prefix_node_blocks(table, 1)[0] = NO_BLOCK; break;
     case 15: index->block_nodes[0][0] = 2; break;
     case 16: index->block_nodes[0][7] = 1; break;
     case 17: index->block_nodes[0][7] = -5; break;

@@ -31,7 +31,7 @@ static void flush_takes_the_nodes_of_one_field_value(void)
     CU_ASSERT_EQUAL(prefix_case_hit_in(&fixture, old, 2, 4), 0); /* at once */
     CU_ASSERT_EQUAL(prefix_case_hit_in(&fixture, other, 2, 3), 3);
     CU_ASSERT_FALSE(prefix_index_is_live(fixture.index, held.nodes[0]));
-    CU_ASSERT_EQUAL(prefix_index_attach(fixture.index, held.nodes[1], 0, 30), PREFIX_NONE);
+    CU_ASSERT_EQUAL(prefix_index_attach(fixture.index, held.nodes[1], 0, 30), NO_BLOCK);
     CU_ASSERT_EQUAL(prefix_index_check(fixture.index), 0);
     prefix_case_sweep(&fixture, &swept);
     CU_ASSERT(swept.freed == 2 && swept.held == 2);

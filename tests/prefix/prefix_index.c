@@ -79,7 +79,7 @@ static void the_observer_sees_every_block_of_a_node_come_and_go(void)
     prefix_case_release(&fixture, &chain);
     prefix_case_evict(&fixture, 1);
     CU_ASSERT_EQUAL(fixture.log.calls, 7);
-    while (prefix_index_take(fixture.index, 1) != PREFIX_NONE) {
+    while (prefix_index_take(fixture.index, 1) != NO_BLOCK) {
     }
     static const enum prefix_change changes[] = {PREFIX_STORED, PREFIX_STORED, PREFIX_REMOVED,
                                                  PREFIX_REMOVED};

@@ -32,8 +32,8 @@ static void a_stale_parent_has_no_children(void)
     CU_ASSERT_EQUAL(
         prefix_index_insert(fixture.index, old, 0, 1, prefix_case_tokens, NULL, 0, &node),
         PREFIX_FLUSHED);
-    CU_ASSERT_EQUAL(prefix_index_attach(fixture.index, old, 0, 0), PREFIX_NONE);
-    CU_ASSERT_EQUAL(prefix_index_block(fixture.index, old, 0), PREFIX_NONE);
+    CU_ASSERT_EQUAL(prefix_index_attach(fixture.index, old, 0, 0), NO_BLOCK);
+    CU_ASSERT_EQUAL(prefix_index_block(fixture.index, old, 0), NO_BLOCK);
     CU_ASSERT_PTR_NULL(prefix_index_tokens(fixture.index, old));
     CU_ASSERT_PTR_NULL(prefix_index_extra(fixture.index, old));
     CU_ASSERT_FALSE(prefix_index_is_live(fixture.index, old));
@@ -131,7 +131,7 @@ static void a_holder_keeps_a_node_without_a_block(void)
     prefix_index_detach(fixture.index, 0, 1);
     prefix_index_detach(fixture.index, 0, 1);
     CU_ASSERT_EQUAL(prefix_index_num_used(fixture.index), 0); /* the parent followed */
-    CU_ASSERT_EQUAL(block_pool_class(fixture.pools[0], 1), BLOCK_POOL_NONE);
+    CU_ASSERT_EQUAL(block_pool_class(fixture.pools[0], 1), BLOCK_POOL_HELD);
     prefix_case_close(&fixture);
 }
 

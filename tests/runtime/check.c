@@ -630,7 +630,7 @@ static void set_max_rewind(pkv_cache *cache, int32_t value)
 static void set_leaf_block(pkv_cache *cache, int32_t value)
 {
     struct prefix_index *index = cache->reuse.index;
-    put_int(&prefix_node_blocks(&index->nodes, cache->pins.at[0].leaf.index)[value], PREFIX_NONE);
+    put_int(&prefix_node_blocks(&index->nodes, cache->pins.at[0].leaf.index)[value], NO_BLOCK);
 }
 
 static void set_first_leaf_block(pkv_cache *cache, int32_t value)
@@ -681,7 +681,7 @@ static void damage_to_pins_is_reported(void)
         {"a pin without its block", set_first_leaf_block, -2},
         {"the number of pins", set_count_of_pins, 0},
         {"the number of pins", set_count_of_pins, 2},
-        {"the list of free pins", set_free_pin, NO_BLOCK},
+        {"the list of free pins", set_free_pin, NO_PIN},
         {"the list of free pins", set_free_pin, 0},       /* which is in use */
         {"the list of free pins", set_free_pin, 1 << 28}, /* which there is not */
         {"a block's number of pins", set_num_pins, 0},

@@ -566,8 +566,8 @@ static void check_chains(const struct model *m)
         CU_ASSERT(parent->priority >= node->priority);
         for (int32_t g = 0; g < m->c.config.num_groups; g++) {
             CU_ASSERT(m->has_orphans || m->c.groups[g].sliding_window > 0 ||
-                      prefix_index_block(index, ref, g) == PREFIX_NONE ||
-                      prefix_index_block(index, node->parent, g) != PREFIX_NONE);
+                      prefix_index_block(index, ref, g) == NO_BLOCK ||
+                      prefix_index_block(index, node->parent, g) != NO_BLOCK);
         }
     }
 }
