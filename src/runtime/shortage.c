@@ -40,11 +40,15 @@ enum pkv_status shortage_refuse(const struct pkv_cache_config *config, enum pkv_
         return refuse(status, "%s%lld blocks needed, %lld left of the namespace's quota of %lld",
                       row, need, num_free, (long long)shortage->quota);
     }
-    if (status == PKV_NEVER_FITS) {
-        return refuse(status, "%sgroup %d: %lld blocks needed, it has %d, watermark %d", row,
-                      shortage->group, need, config->groups[shortage->group].num_blocks,
-                      config->watermark_blocks);
+    if (status != PKV_NEVER_FITS) {
+        return refuse(status, "%sgroup %d: %lld blocks needed, %lld free", row, shortage->group,
+                      need, num_free);
     }
-    return refuse(status, "%sgroup %d: %lld blocks needed, %lld free", row, shortage->group, need,
-                  num_free);
+    const int32_t num_blocks = config->groups[shortage->group].num_blocks;
+    if (shortage->row == SHORTAGE_NO_ROW) {
+        return refuse(status, "group %d: %lld blocks needed, it has %d, watermark %d",
+                      shortage->group, need, num_blocks, config->watermark_blocks);
+    }
+    return refuse(status, "%sgroup %d: %lld blocks needed, it has %d", row, shortage->group, need,
+                  num_blocks);
 }
