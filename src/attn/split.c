@@ -35,29 +35,26 @@ static int64_t cost_limit(const pkv_plan *plan)
     return plan->num_active > 1 ? plan->cost / tasks + 1 : INT64_MAX;
 }
 
-/* Cuts the spans of a block between tasks of about the cost limit; *partials counts the spans. */
+/* Cuts the spans of a block between tasks of about the cost limit; *partials counts the spans.
+ * O(tasks): a long row has many more spans than there are threads to deal them to. */
 static bool cut_spans(pkv_plan *plan, const struct visible *seen, struct plan_task task,
                       int32_t *partials)
 {
     const int32_t num_spans = visible_num_spans(seen);
     const int64_t rows =
         (int64_t)(task.q1 - task.q0) * gqa_shape_heads_per_kv(&plan->shape) * task.num_heads;
+    const int64_t keys = plan->cost_limit / rows + (plan->cost_limit % rows != 0);
     const int32_t first_partial = task.partial;
-    int32_t span = task.span0;
-    while (span < num_spans) {
-        const int64_t from = (int64_t)span * SPAN_KEYS;
-        task.cost += visible_count(seen, from, from + SPAN_KEYS) * rows;
-        task.span1 = span + 1;
-        ++*partials;
-        span = visible_span(seen, span + 1);
-        if (task.cost >= plan->cost_limit || span >= num_spans) {
-            if (!plan_push_tasks(plan, task)) {
-                return false;
-            }
-            task.span0 = span;
-            task.partial = first_partial + *partials;
-            task.cost = 0;
+    while (task.span0 < num_spans) {
+        const int64_t from = (int64_t)task.span0 * SPAN_KEYS;
+        task.span1 = visible_span_end(seen, task.span0, keys);
+        task.cost = visible_count(seen, from, (int64_t)task.span1 * SPAN_KEYS) * rows;
+        task.partial = first_partial + *partials;
+        *partials += visible_spans_between(seen, task.span0, task.span1);
+        if (!plan_push_tasks(plan, task)) {
+            return false;
         }
+        task.span0 = visible_span(seen, task.span1);
     }
     return true;
 }

@@ -67,4 +67,26 @@ static inline int32_t visible_num_spans(const struct visible *seen)
     return seen->end / SPAN_KEYS + (seen->end % SPAN_KEYS != 0);
 }
 
+/* How many spans of [span0, span1) visible_span stops at. */
+static inline int32_t visible_spans_between(const struct visible *seen, int32_t span0,
+                                            int32_t span1)
+{
+    const int32_t prefix_end = seen->prefix / SPAN_KEYS + (seen->prefix % SPAN_KEYS != 0);
+    const int32_t first = max_i32(seen->first / SPAN_KEYS, prefix_end);
+    return max_i32(0, min_i32(span1, prefix_end) - span0) +
+           max_i32(0, span1 - max_i32(span0, first));
+}
+
+/* The least end, after span0, of spans from span0 on that hold so many keys that are seen, > 0; the
+ * last span's when there are fewer. O(1). */
+static inline int32_t visible_span_end(const struct visible *seen, int32_t span0, int64_t keys)
+{
+    const int64_t from = (int64_t)span0 * SPAN_KEYS;
+    const int64_t in_prefix = seen->prefix > from ? seen->prefix - from : 0;
+    const int64_t first = from > seen->first ? from : seen->first;
+    const int64_t wanted = min_i64(keys, seen->end);
+    const int64_t to = wanted <= in_prefix ? from + wanted : first + wanted - in_prefix;
+    return (int32_t)((min_i64(to, seen->end) + SPAN_KEYS - 1) / SPAN_KEYS);
+}
+
 #endif

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * How the work of a step is cut, from plans made without a cache: what each task covers is held
+ * against a walk over every span. */
+#include "attn/split.h"
+
+#include <limits.h>
+
+#include "attn/gqa_plan.h"
+#include "attn/visible.h"
+#include "attn/workspace.h"
+#include "support/test.h"
+
+enum { MAX_ROWS = 4 };
+
+struct cut_case {
+    pkv_workspace *workspace;
+    pkv_plan *plan;
+    struct gqa_row rows[MAX_ROWS];
+    struct gqa_shape shape;
+};
+
+static void open_case(struct cut_case *c, int32_t num_threads, int32_t kv_heads, int32_t group)
+{
+    *c = (struct cut_case){.shape = {.max_heads = kv_heads * group,
+                                     .kv_heads = kv_heads,
+                                     .k_width = 16,
+                                     .v_width = 16,
+                                     .block_size = 16}};
+    ASSERT_STATUS(PKV_OK, pkv_workspace_create(num_threads, PKV_ISA_BEST, NULL, &c->workspace));
+    ASSERT_STATUS(PKV_OK, pkv_plan_create(c->workspace, &c->plan));
+}
+
+static void close_case(struct cut_case *c)
+{
+    pkv_plan_destroy(c->plan);
+    pkv_workspace_destroy(c->workspace);
+}
+
+/* Rows without tables share nothing. */
+static void split(struct cut_case *c, int32_t num_rows)
+{
+    struct gqa_row *rows = gqa_plan_rows(c->workspace, c->plan, num_rows);
+    for (int32_t i = 0; i < num_rows; i++) {
+        rows[i] = c->rows[i];
+    }
+    c->plan->shape = c->shape;
+    c->plan->thread_ns = 1;
+    ASSERT_STATUS(PKV_OK, split_plan(c->plan));
+}
+
+/* The visible keys of a span, counted one by one. */
+static int32_t keys_of_span(const struct visible *seen, int32_t span)
+{
+    int32_t count = 0;
+    for (int64_t key = (int64_t)span * SPAN_KEYS; key < ((int64_t)span + 1) * SPAN_KEYS; key++) {
+        count += key < seen->end && (key < seen->prefix || key >= seen->first);
+    }
+    return count;
+}
+
+/* The task covers the spans from `span` on up to the first with which it costs the limit, or all of
+ * them where it keeps its result. Returns the span after it. */
+static int32_t check_task(const struct cut_case *c, const struct plan_task *task, int32_t span,
+                          int32_t *partial)
+{
+    const struct visible seen =
+        visible_to(&c->rows[task->row], &c->shape, task->q0, task->q1);
+    const int32_t num_spans = visible_num_spans(&seen);
+    const int64_t query_rows = (int64_t)(task->q1 - task->q0) *
+                               (c->shape.max_heads / c->shape.kv_heads) * task->num_heads;
+    const int64_t limit = task->partial < 0 ? INT64_MAX : c->plan->cost_limit;
+    int64_t cost = 0;
+    while (span < num_spans && keys_of_span(&seen, span) == 0) {
+        span++;
+    }
+    CU_ASSERT_EQUAL(task->span0, span);
+    if (task->partial >= 0) {
+        CU_ASSERT_EQUAL(task->partial, *partial);
+    }
+    for (; span < num_spans && cost < limit; span++) {
+        const int32_t keys = keys_of_span(&seen, span);
+        cost += keys * query_rows;
+        *partial += task->partial >= 0 && keys > 0;
+    }
+    CU_ASSERT_EQUAL(task->cost, cost);
+    CU_ASSERT_EQUAL(visible_span(&seen, task->span1), visible_span(&seen, span));
+    return span;
+}
+
+/* Tasks of one chunk of queries follow each other, each once for every range of heads. */
+static void check_tasks(const struct cut_case *c)
+{
+    const struct plan_task *tasks = c->plan->tasks.memory;
+    int32_t partial = 0;
+    for (int32_t i = 0; i < c->plan->num_tasks;) {
+        const struct plan_task first = tasks[i];
+        int32_t span = 0;
+        for (; i < c->plan->num_tasks && tasks[i].row == first.row && tasks[i].q0 == first.q0;) {
+            const int32_t begins_at = span;
+            const int32_t partial_at = partial;
+            for (int32_t head = 0; head < c->shape.kv_heads; head += first.num_heads, i++) {
+                CU_ASSERT_EQUAL(tasks[i].head, head);
+                partial = partial_at;
+                span = check_task(c, &tasks[i], begins_at, &partial);
+            }
+        }
+        const struct visible seen =
+            visible_to(&c->rows[first.row], &c->shape, first.q0, first.q1);
+        CU_ASSERT_EQUAL(visible_span(&seen, span) >= visible_num_spans(&seen), true);
+    }
+    CU_ASSERT_EQUAL(c->plan->num_partials, partial);
+}
+
+static void tasks_are_those_of_a_walk_over_every_span(void)
+{
+    struct test_random random = {test_seed()};
+    for (int32_t round = 0; round < 300; round++) {
+        struct cut_case c;
+        open_case(&c, random_between(&random, 1, 5), random_between(&random, 1, 4),
+                  random_between(&random, 1, 8));
+        const bool slides = random_between(&random, 0, 2) == 0;
+        const int32_t num_rows = random_between(&random, 1, MAX_ROWS);
+        c.shape.sliding_window = slides ? random_between(&random, 1, 9000) : 0;
+        for (int32_t i = 0; i < num_rows; i++) {
+            const int32_t q_len = random_between(&random, 1, 4) == 1
+                                      ? random_between(&random, 1, 300) : 1;
+            const int32_t kv_len = q_len + random_between(&random, 0, 20000);
+            c.rows[i] = (struct gqa_row){.q_len = q_len, .kv_len = kv_len, .copy_src = -1};
+            c.rows[i].kept_prefix = slides ? random_between(&random, 0, kv_len / 2) : 0;
+        }
+        split(&c, num_rows);
+        check_tasks(&c);
+        close_case(&c);
+    }
+}
+
+/* K10 "pkv_seq_truncate by 1, and begin + commit of one token, at L 1k and 512k: within 2x":
+ * planning takes steps for tasks, and a row of any length is cut into as many as feed the threads. */
+static void a_row_is_cut_for_the_threads_whatever_its_length(void)
+{
+    static const int32_t lengths[] = {1 << 10, 1 << 14, 1 << 19, 1 << 24, INT_MAX};
+    for (int32_t num_threads = 1; num_threads <= 8; num_threads *= 2) {
+        for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+            struct cut_case c;
+            open_case(&c, num_threads, 1, 4);
+            c.rows[0] = (struct gqa_row){.q_len = 1, .kv_len = lengths[i], .copy_src = -1};
+            split(&c, 1);
+            CU_ASSERT(c.plan->num_tasks <= 16 * num_threads);
+            CU_ASSERT(c.plan->num_tasks >= (lengths[i] >= 1 << 19 ? num_threads : 1));
+            close_case(&c);
+        }
+    }
+}
+
+static const struct test_case cases[] = {
+    TEST(tasks_are_those_of_a_walk_over_every_span),
+    TEST(a_row_is_cut_for_the_threads_whatever_its_length),
+    TEST_END,
+};
+const struct test_suite suite_split = {"split", cases};
