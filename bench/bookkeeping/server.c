@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "numbers.h"
+#include "runtime/cache.h"
 
 void server_init(struct server *server, int32_t max_seqs, int32_t max_seq_len, int32_t num_blocks)
 {
@@ -55,6 +56,13 @@ void server_close(struct server *server)
     free(server->token_ids);
 }
 
+void server_skip_layers(struct server *server)
+{
+    for (int32_t layer = 0; layer < server->config.num_layers; layer++) {
+        server->cache->layers[layer].is_attended = true;
+    }
+}
+
 static void attend(struct server *server, pkv_step step)
 {
     const size_t half = (size_t)server->config.max_step_tokens * (size_t)widest(server);
@@ -78,7 +86,11 @@ struct step_time server_step(struct server *server, const pkv_seq *seqs, const i
     const enum pkv_status began = pkv_step_begin(server->cache, &batch, &open, NULL);
     const double middle = measure_now();
     measure_must(began, "pkv_step_begin");
-    attend(server, open);
+    if (server->skips_attention) {
+        server_skip_layers(server);
+    } else {
+        attend(server, open);
+    }
     const double late = measure_now();
     const enum pkv_status committed = pkv_step_commit(server->cache, open, NULL);
     const double end = measure_now();

@@ -17,6 +17,7 @@ struct server {
     struct pkv_layer_config layers[2];
     struct pkv_cache_config config;
     pkv_cache *cache;
+    bool skips_attention; /* a step's keys are never computed: long sequences are made in no time */
     void *activations;
     int32_t *token_ids; /* [max_step_tokens], zeros that a caller may overwrite */
 };
@@ -35,6 +36,9 @@ void server_close(struct server *server);
 /* A step of these rows; q_lens NULL = one token each. */
 struct step_time server_step(struct server *server, const pkv_seq *seqs, const int32_t *q_lens,
                              const int32_t *token_ids, int32_t rows);
+
+/* What stands for attending in a step of a server that skips it. */
+void server_skip_layers(struct server *server);
 
 /* Writes tokens [from, n) of a sequence, in steps as large as they may be. */
 void server_write(struct server *server, pkv_seq seq, const int32_t *tokens, int32_t from,
@@ -56,6 +60,9 @@ void bench_index(void);    /* match cost and memory */
 void bench_calls(void);    /* the median and the longest of each call, by one thread */
 void bench_waits(void);    /* how long a call waits while another walks through the cache */
 void bench_hit_rate(void); /* sessions in turn, in a window and a pool that does not hold all */
-void bench_cascade(void);  /* rows that share a prefix against rows that do not */
+void bench_lengths(void);  /* a step of one token and a cut by one, by the length of the sequence */
+void bench_evictions(void); /* a request that evicts, by the number of cached blocks */
+void bench_capacity(void);  /* what max_seq_len costs where it is not used, in time and in pages */
+void bench_cascade(void);   /* rows that share a prefix against rows that do not */
 
 #endif

@@ -64,11 +64,10 @@ static int32_t keys_of_span(const struct visible *seen, int32_t span)
 static int32_t check_task(const struct cut_case *c, const struct plan_task *task, int32_t span,
                           int32_t *partial)
 {
-    const struct visible seen =
-        visible_to(&c->rows[task->row], &c->shape, task->q0, task->q1);
+    const struct visible seen = visible_to(&c->rows[task->row], &c->shape, task->q0, task->q1);
     const int32_t num_spans = visible_num_spans(&seen);
-    const int64_t query_rows = (int64_t)(task->q1 - task->q0) *
-                               (c->shape.max_heads / c->shape.kv_heads) * task->num_heads;
+    const int64_t query_rows =
+        (int64_t)(task->q1 - task->q0) * (c->shape.max_heads / c->shape.kv_heads) * task->num_heads;
     const int64_t limit = task->partial < 0 ? INT64_MAX : c->plan->cost_limit;
     int64_t cost = 0;
     while (span < num_spans && keys_of_span(&seen, span) == 0) {
@@ -105,8 +104,7 @@ static void check_tasks(const struct cut_case *c)
                 span = check_task(c, &tasks[i], begins_at, &partial);
             }
         }
-        const struct visible seen =
-            visible_to(&c->rows[first.row], &c->shape, first.q0, first.q1);
+        const struct visible seen = visible_to(&c->rows[first.row], &c->shape, first.q0, first.q1);
         CU_ASSERT_EQUAL(visible_span(&seen, span) >= visible_num_spans(&seen), true);
     }
     CU_ASSERT_EQUAL(c->plan->num_partials, partial);
@@ -123,8 +121,8 @@ static void tasks_are_those_of_a_walk_over_every_span(void)
         const int32_t num_rows = random_between(&random, 1, MAX_ROWS);
         c.shape.sliding_window = slides ? random_between(&random, 1, 9000) : 0;
         for (int32_t i = 0; i < num_rows; i++) {
-            const int32_t q_len = random_between(&random, 1, 4) == 1
-                                      ? random_between(&random, 1, 300) : 1;
+            const int32_t q_len =
+                random_between(&random, 1, 4) == 1 ? random_between(&random, 1, 300) : 1;
             const int32_t kv_len = q_len + random_between(&random, 0, 20000);
             c.rows[i] = (struct gqa_row){.q_len = q_len, .kv_len = kv_len, .copy_src = -1};
             c.rows[i].kept_prefix = slides ? random_between(&random, 0, kv_len / 2) : 0;
