@@ -133,8 +133,8 @@ static void tasks_are_those_of_a_walk_over_every_span(void)
     }
 }
 
-/* K10 "pkv_seq_truncate by 1, and begin + commit of one token, at L 1k and 512k: within 2x":
- * planning takes steps for tasks, and a row of any length is cut into as many as feed the threads. */
+/* K10: begin and commit of one token cost the same after 1k and after 512k tokens, for a row of any
+ * length is cut into as many tasks as feed the threads, and none of its spans is looked at. */
 static void a_row_is_cut_for_the_threads_whatever_its_length(void)
 {
     static const int32_t lengths[] = {1 << 10, 1 << 14, 1 << 19, 1 << 24, INT_MAX};
