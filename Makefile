@@ -36,10 +36,10 @@ flags_ubsan    := $(sanitize) -fsanitize=undefined -DPKV_ASSERTIONS
 flags_tsan     := $(sanitize) -fsanitize=thread -DPKV_ASSERTIONS
 variant := $(or $(flags_$(VARIANT)),$(error no VARIANT=$(VARIANT), see make help))
 linking := $(filter -fsanitize=% --coverage,$(variant))
-# Programs have jemalloc where its header is; sanitisers bring an allocator of their own, and gcc's
-# OpenMP runtime is opaque to the thread sanitiser.
-JEMALLOC ?= $(if $(filter asan ubsan tsan,$(VARIANT)),0,$(shell $(CC) $(CPPFLAGS) -E -x c \
-                 /dev/null -include jemalloc/jemalloc.h >/dev/null 2>&1 && echo 1))
+# Programs have jemalloc where it can be linked; sanitisers bring an allocator of their own, and
+# gcc's OpenMP runtime is opaque to the thread sanitiser.
+JEMALLOC ?= $(if $(filter asan ubsan tsan,$(VARIANT)),0,$(shell echo 'int main() {}' | \
+                 $(CC) $(LDFLAGS) -x c - -ljemalloc -o /dev/null 2>/dev/null && echo 1))
 
 # --- flags
 warnings := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes \
