@@ -24,7 +24,7 @@ enum pkv_status admission_take(const pkv_cache *cache, const struct pkv_prompt *
     return prompt_take(given, cache_has_reuse(cache), prompt);
 }
 
-/* Blocks of the matched run that a table maps, and that take a spare one each. */
+/* Blocks of the matched prefix that a table maps, and that take a spare one each. */
 static int32_t num_spare_adopted(const pkv_cache *cache, const struct group *group,
                                  const struct seq_table *table)
 {
@@ -51,8 +51,8 @@ static struct admission_demand demand_of(const pkv_cache *cache, const struct gr
                                          const struct admission_request *request,
                                          int32_t num_adopted)
 {
-    const int32_t kept_prefix = group_kept_prefix(group, request->model);
-    const int32_t max_rewind = request->model->max_rewind;
+    const int32_t kept_prefix = group_kept_prefix(group, request->prototype);
+    const int32_t max_rewind = request->prototype->max_rewind;
     const struct promise before = promised_before(group, request);
     struct promise_set after = group->tables.promises;
     struct admission_demand demand = {
@@ -124,7 +124,7 @@ static enum pkv_status refuse_length(const pkv_cache *cache,
                                      const struct admission_request *request,
                                      struct pkv_shortage *shortage)
 {
-    const int32_t max_tokens = request->model->max_tokens;
+    const int32_t max_tokens = request->prototype->max_tokens;
     *shortage = (struct pkv_shortage){.row = SHORTAGE_NO_ROW,
                                       .group = SHORTAGE_NO_GROUP,
                                       .need = request->num_cells,
@@ -138,12 +138,12 @@ enum pkv_status admission_decide(pkv_cache *cache, const struct admission_reques
                                  struct admission_decision *decision, struct pkv_shortage *shortage)
 {
     *decision = (struct admission_decision){0};
-    if (request->num_cells > request->model->max_tokens) {
+    if (request->num_cells > request->prototype->max_tokens) {
         return refuse_length(cache, request, shortage);
     }
     decision->num_adopted =
-        match_run(cache, request->model, request->prompt,
-                  match_max_blocks(cache, request->prompt, request->max_cached));
+        match_prefix(cache, request->prototype, request->prompt,
+                     match_max_blocks(cache, request->prompt, request->max_cached));
     const enum pkv_status status = judge(cache, request, decision, shortage);
     return status == PKV_OK ? PKV_OK : shortage_refuse(&cache->config, status, shortage);
 }

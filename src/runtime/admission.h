@@ -16,8 +16,8 @@
 
 /* What is to be admitted. */
 struct admission_request {
-    const struct seq *model; /* its options */
-    int32_t index;           /* NO_SEQ: a probe */
+    const struct seq *prototype; /* its options */
+    int32_t index;               /* NO_SEQ: a probe */
     const struct pkv_prompt *prompt;
     int64_t num_cells; /* tokens of the prompt and those reserved beyond it */
     int32_t max_cached;

@@ -24,7 +24,8 @@ static void take(pkv_cache *cache, const struct admission_request *request, int3
     }
     publish_adopt(cache, index, num_adopted);
     if (cache->reuse.num_furthest > num_adopted) {
-        publish_missed(cache, request->model, cache->reuse.matched[cache->reuse.num_furthest - 1]);
+        publish_missed(cache, request->prototype,
+                       cache->reuse.matched[cache->reuse.num_furthest - 1]);
     }
     quota_settle(cache, index);
 }
@@ -72,7 +73,7 @@ static enum pkv_status admit(pkv_cache *cache, pkv_seq handle, struct admission_
     if (status != PKV_OK) {
         return status;
     }
-    request->model = seq;
+    request->prototype = seq;
     request->index = sequence_index(&cache->seqs, seq);
     request->quota = quota_of_scope(cache, &seq->reuse.scope);
     status = admission_decide(cache, request, &decision, shortage);

@@ -18,14 +18,14 @@
  *   shortage        the verdict on what is wanted: it fits, not now, or never
  *   reservation     what the step takes for one row in one group
  *   events          the ring of what became cached and what ceased to be
- *   pin             the records of pinned runs
+ *   pin             the records of pinned prefixes
  *   wait            the threads that wait for room
  *   reuse           the prefix index over the groups (fingerprint: what enters every key)
  *   cache           this file
  *
  *   namespace       the namespaces that a sequence joins
  *   match           the cached prefix that a prompt begins with
- *   publish         full blocks enter the index; a matched run is adopted; cut and fork
+ *   publish         full blocks enter the index; a matched prefix is adopted; cut and fork
  *   quota           how many blocks the sequences of a namespace hold
  *   seq_options     a caller's options of a sequence
  *   seq_life        a sequence is claimed and released with all that it holds

@@ -102,7 +102,7 @@ static void count_step_references(pkv_cache *cache, int32_t g, struct report *re
     }
 }
 
-/* A pin finds its blocks by its run. */
+/* A pin finds its blocks by its prefix. */
 static void count_pin(pkv_cache *cache, int32_t g, int32_t index, struct report *report)
 {
     const struct group *group = &cache->groups[g];
@@ -111,7 +111,7 @@ static void count_pin(pkv_cache *cache, int32_t g, int32_t index, struct report 
     for (int32_t i = pin->num_nodes - 1; i >= 0; i--) {
         const struct prefix_node *node = prefix_index_node(cache->reuse.index, ref);
         if (!report_expect(report, node != NULL && node->depth == i,
-                           "a pin whose run is broken (group %d, pin %d)", g, index)) {
+                           "a pin whose prefix is broken (group %d, pin %d)", g, index)) {
             return;
         }
         const int32_t block = prefix_index_block(cache->reuse.index, ref, g);

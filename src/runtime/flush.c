@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * Flushing a namespace, or all that is cached. The index does it in O(1) by raising an epoch: from
- * then on nothing older is found, and no sequence from before publishes. Pins on flushed runs end
- * at once, while their nodes can still be read; then a sweep takes the nodes apart in slices, and
- * the mutex is free between two of them. A block that is stored meanwhile takes an equal old one
- * apart itself, so events stay in the order of a flush that took no time. */
+ * then on nothing older is found, and no sequence from before publishes. Pins on flushed prefixes
+ * end at once, while their nodes can still be read; then a sweep takes the nodes apart in slices,
+ * and the mutex is free between two of them. A block that is stored meanwhile takes an equal old
+ * one apart itself, so events stay in the order of a flush that took no time. */
 #include "base/error.h"
 #include "base/sized.h"
 #include "prefix/prefix_flush.h"

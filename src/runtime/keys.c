@@ -40,8 +40,8 @@ static enum pkv_status reach_of(const struct pkv_cache_config *config,
                                 const struct pkv_seq_options *options,
                                 struct namespace_fields *fields, struct prefix_reach *reach)
 {
-    struct seq model;
-    const enum pkv_status status = seq_options_check(config, options, &model, fields);
+    struct seq prototype;
+    const enum pkv_status status = seq_options_check(config, options, &prototype, fields);
     return status == PKV_OK
                ? prefix_reach_of(fields->at, fields->count, config->groups[0].block_size, reach)
                : status;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The index finds the run; how much of it each group still has, of what a query there sees, limits
- * it. Pending tokens are those of running sequences, compared token by token: they have no keys
- * yet. */
+ * The index finds the chain of nodes; how much of it each group still has, of what a query there
+ * sees, limits it. Pending tokens are those of running sequences, compared token by token: they
+ * have no keys yet. */
 #include "runtime/match.h"
 
 #include "base/minmax.h"
@@ -18,15 +18,15 @@ int32_t match_max_blocks(const pkv_cache *cache, const struct pkv_prompt *prompt
     return min_i32(max_tokens, cache->config.max_seq_len) / cache->reuse.block_size;
 }
 
-/* What each group's queries see, for sequences like `model`. */
-static const struct prefix_window *windows_of(pkv_cache *cache, const struct seq *model)
+/* What each group's queries see, for sequences like `prototype`. */
+static const struct prefix_window *windows_of(pkv_cache *cache, const struct seq *prototype)
 {
     struct prefix_window *windows = cache->reuse.windows;
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
         const int64_t window = cache->groups[g].config->sliding_window;
         windows[g] = (struct prefix_window){
-            .window = window > 0 ? window + model->max_rewind : 0,
-            .kept_prefix = group_kept_prefix(&cache->groups[g], model),
+            .window = window > 0 ? window + prototype->max_rewind : 0,
+            .kept_prefix = group_kept_prefix(&cache->groups[g], prototype),
         };
     }
     return windows;
@@ -46,26 +46,26 @@ static int32_t uncut_blocks(const struct pkv_prompt *prompt, int32_t num_blocks,
     return num_blocks;
 }
 
-int32_t match_chain(pkv_cache *cache, const struct seq *model, const struct pkv_prompt *prompt,
+int32_t match_chain(pkv_cache *cache, const struct seq *prototype, const struct pkv_prompt *prompt,
                     int32_t max_blocks)
 {
     struct reuse *reuse = &cache->reuse;
-    return prefix_index_match(reuse->index, &model->reuse.scope, prompt->token_ids,
+    return prefix_index_match(reuse->index, &prototype->reuse.scope, prompt->token_ids,
                               prompt->token_extra, max_blocks, reuse->matched);
 }
 
-int32_t match_run(pkv_cache *cache, const struct seq *model, const struct pkv_prompt *prompt,
-                  int32_t max_blocks)
+int32_t match_prefix(pkv_cache *cache, const struct seq *prototype, const struct pkv_prompt *prompt,
+                     int32_t max_blocks)
 {
     struct reuse *reuse = &cache->reuse;
     reuse->num_furthest = 0;
     if (max_blocks == 0) {
         return 0;
     }
-    int32_t count = match_chain(cache, model, prompt, max_blocks);
-    const struct prefix_window *windows = windows_of(cache, model);
+    int32_t count = match_chain(cache, prototype, prompt, max_blocks);
+    const struct prefix_window *windows = windows_of(cache, prototype);
     int32_t before;
-    do { /* what is resident of a shorter run may be cut by an earlier range */
+    do { /* what is resident of a shorter prefix may be cut by an earlier range */
         before = count;
         count = prefix_index_resident(reuse->index, reuse->matched, count, windows,
                                       &reuse->num_furthest);
@@ -87,13 +87,12 @@ static int32_t match_in_group(const struct reuse *reuse, const struct pkv_prompt
     return count;
 }
 
-void match_groups(pkv_cache *cache, const struct seq *model, const struct pkv_prompt *prompt,
+void match_groups(pkv_cache *cache, const struct seq *prototype, const struct pkv_prompt *prompt,
                   int32_t max_blocks, int32_t *group_blocks)
 {
     struct reuse *reuse = &cache->reuse;
-    const int32_t count = prefix_index_match(reuse->index, &model->reuse.scope, prompt->token_ids,
-                                             prompt->token_extra, max_blocks, reuse->matched);
-    (void)windows_of(cache, model);
+    const int32_t count = match_chain(cache, prototype, prompt, max_blocks);
+    (void)windows_of(cache, prototype);
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
         group_blocks[g] = match_in_group(reuse, prompt, g, count);
     }
@@ -112,7 +111,7 @@ static struct pkv_prompt block_of(const struct pkv_prompt *prompt, int32_t i, in
 }
 
 /* Leading blocks of a prompt that a live sequence has, or will have, in the same namespaces. */
-static int32_t shared_blocks(const pkv_cache *cache, const struct seq *model,
+static int32_t shared_blocks(const pkv_cache *cache, const struct seq *prototype,
                              const struct pkv_prompt *prompt, int32_t seq, int32_t max_blocks)
 {
     const int32_t block_size = cache->reuse.block_size;
@@ -122,7 +121,7 @@ static int32_t shared_blocks(const pkv_cache *cache, const struct seq *model,
     const int32_t limit = min_i32(max_blocks, known.num_tokens / block_size);
     int32_t count = 0;
     while (count < limit) {
-        const int32_t namespace_id = prefix_scope_at(&model->reuse.scope, count);
+        const int32_t namespace_id = prefix_scope_at(&prototype->reuse.scope, count);
         const struct pkv_prompt own = block_of(prompt, count, block_size);
         const struct pkv_prompt others = block_of(&known, count, block_size);
         if (namespace_id == PREFIX_NONE ||
@@ -136,7 +135,7 @@ static int32_t shared_blocks(const pkv_cache *cache, const struct seq *model,
     return count;
 }
 
-int32_t match_pending(const pkv_cache *cache, const struct seq *model,
+int32_t match_pending(const pkv_cache *cache, const struct seq *prototype,
                       const struct pkv_prompt *prompt, int32_t num_cached, int32_t max_cached)
 {
     int32_t longest = 0;
@@ -146,8 +145,9 @@ int32_t match_pending(const pkv_cache *cache, const struct seq *model,
         if (seq->state != SEQ_LIVE || seq->reuse.no_publish) {
             continue;
         }
-        const int32_t shared = uncut_blocks(
-            prompt, shared_blocks(cache, model, prompt, i, max_blocks), cache->reuse.block_size);
+        const int32_t shared =
+            uncut_blocks(prompt, shared_blocks(cache, prototype, prompt, i, max_blocks),
+                         cache->reuse.block_size);
         if (shared > seq->reuse.num_published) {
             longest = max_i32(longest, shared);
         }

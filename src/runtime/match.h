@@ -14,23 +14,23 @@ int32_t match_max_blocks(const pkv_cache *cache, const struct pkv_prompt *prompt
 
 /* The nodes of at most max_blocks leading blocks, whether they have blocks or not, into
  * reuse.matched; returns how many there are. */
-int32_t match_chain(pkv_cache *cache, const struct seq *model, const struct pkv_prompt *prompt,
+int32_t match_chain(pkv_cache *cache, const struct seq *prototype, const struct pkv_prompt *prompt,
                     int32_t max_blocks);
 
-/* The longest run of at most max_blocks leading blocks that a sequence like `model` can go on from:
- * their nodes are in reuse.matched until the next match, and after them those of a longer run, of
- * reuse.num_furthest blocks, that only some group can go on from. */
-int32_t match_run(pkv_cache *cache, const struct seq *model, const struct pkv_prompt *prompt,
-                  int32_t max_blocks);
+/* The longest cached prefix of at most max_blocks blocks that a sequence like `prototype` can go on
+ * from: their nodes are in reuse.matched until the next match, and after them those of a longer
+ * prefix, of reuse.num_furthest blocks, that only some group can go on from. */
+int32_t match_prefix(pkv_cache *cache, const struct seq *prototype, const struct pkv_prompt *prompt,
+                     int32_t max_blocks);
 
-/* The run, in blocks, that each group could go on from if it were the only one, into group_blocks
- * [num_groups]. */
-void match_groups(pkv_cache *cache, const struct seq *model, const struct pkv_prompt *prompt,
+/* The cached prefix, in blocks, that each group could go on from if it were the only one, into
+ * group_blocks [num_groups]. */
+void match_groups(pkv_cache *cache, const struct seq *prototype, const struct pkv_prompt *prompt,
                   int32_t max_blocks, int32_t *group_blocks);
 
 /* Tokens past num_cached, of those that the prompt could adopt, that a live sequence is to publish.
  * O(sequences) more. */
-int32_t match_pending(const pkv_cache *cache, const struct seq *model,
+int32_t match_pending(const pkv_cache *cache, const struct seq *prototype,
                       const struct pkv_prompt *prompt, int32_t num_cached, int32_t max_cached);
 
 #endif

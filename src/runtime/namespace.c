@@ -47,11 +47,11 @@ enum pkv_status namespace_check_one(const pkv_cache *cache, const struct pkv_nam
 }
 
 /* In some group with a window the sequence keeps another prefix than the group's. */
-static bool has_own_kept_prefix(const struct pkv_cache_config *config, const struct seq *model)
+static bool has_own_kept_prefix(const struct pkv_cache_config *config, const struct seq *prototype)
 {
-    for (int32_t g = 0; model->kept_prefix >= 0 && g < config->num_groups; g++) {
+    for (int32_t g = 0; prototype->kept_prefix >= 0 && g < config->num_groups; g++) {
         const struct pkv_group_config group = config_resolve_group(config, g);
-        if (group.sliding_window > 0 && model->kept_prefix != group.kept_prefix) {
+        if (group.sliding_window > 0 && prototype->kept_prefix != group.kept_prefix) {
             return true;
         }
     }
@@ -59,30 +59,31 @@ static bool has_own_kept_prefix(const struct pkv_cache_config *config, const str
 }
 
 enum pkv_status namespace_add_kept_prefix(const struct pkv_cache_config *config,
-                                          const struct seq *model, struct namespace_fields *fields)
+                                          const struct seq *prototype,
+                                          struct namespace_fields *fields)
 {
-    if (!config->prefix_cache || !has_own_kept_prefix(config, model)) {
+    if (!config->prefix_cache || !has_own_kept_prefix(config, prototype)) {
         return PKV_OK;
     }
     if (fields->count == PKV_MAX_NAMESPACE_FIELDS) {
         return INVALID("a kept_prefix of its own takes one of the %d namespace fields",
                        PKV_MAX_NAMESPACE_FIELDS);
     }
-    (void)put_u32(fields->kept_bytes, (uint32_t)model->kept_prefix);
+    (void)put_u32(fields->kept_bytes, (uint32_t)prototype->kept_prefix);
     fields->at[fields->count++] = (struct pkv_namespace_field){
         .tag = KEPT_PREFIX_TAG, .length = sizeof fields->kept_bytes, .bytes = fields->kept_bytes};
     return PKV_OK;
 }
 
 enum pkv_status namespace_join(pkv_cache *cache, const struct namespace_fields *fields,
-                               struct seq *model)
+                               struct seq *prototype)
 {
     struct prefix_index *index = cache->reuse.index;
     if (!cache_has_reuse(cache)) {
         return PKV_OK;
     }
-    model->reuse.epoch = prefix_index_epoch(index);
-    return prefix_scope_open(index, fields->at, fields->count, &model->reuse.scope);
+    prototype->reuse.epoch = prefix_index_epoch(index);
+    return prefix_scope_open(index, fields->at, fields->count, &prototype->reuse.scope);
 }
 
 void namespace_leave(pkv_cache *cache, struct seq *seq)
@@ -95,9 +96,9 @@ void namespace_leave(pkv_cache *cache, struct seq *seq)
 }
 
 enum pkv_status namespace_look_up(pkv_cache *cache, const struct namespace_fields *fields,
-                                  struct seq *model)
+                                  struct seq *prototype)
 {
     return cache_has_reuse(cache) ? prefix_scope_find(cache->reuse.index, fields->at, fields->count,
-                                                      &model->reuse.scope)
+                                                      &prototype->reuse.scope)
                                   : PKV_OK;
 }

@@ -26,16 +26,17 @@ enum pkv_status namespace_check_one(const pkv_cache *cache,
 /* Adds the kept prefix of a sequence's own, where a window makes what it computes another content.
  * PKV_INVALID_ARGUMENT when all fields are used. Needs no mutex. */
 enum pkv_status namespace_add_kept_prefix(const struct pkv_cache_config *config,
-                                          const struct seq *model, struct namespace_fields *fields);
+                                          const struct seq *prototype,
+                                          struct namespace_fields *fields);
 
-/* The namespaces of a new sequence, into model->reuse; namespace_leave releases them. Nothing
+/* The namespaces of a new sequence, into prototype->reuse; namespace_leave releases them. Nothing
  * without the prefix cache. PKV_INVALID_ARGUMENT, PKV_NO_BLOCKS. The mutex is held. */
 enum pkv_status namespace_join(pkv_cache *cache, const struct namespace_fields *fields,
-                               struct seq *model);
+                               struct seq *prototype);
 void namespace_leave(pkv_cache *cache, struct seq *seq);
 
 /* The namespaces that a probe or a pin looks in, without joining them: likewise. */
 enum pkv_status namespace_look_up(pkv_cache *cache, const struct namespace_fields *fields,
-                                  struct seq *model);
+                                  struct seq *prototype);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A pinned block cannot be evicted and keeps its node until the pin ends; so the run can be walked
- * from its leaf at any time. Free records form a stack, linked inside the records. The clock is the
- * caller's: a pin ends only at calls that bring a time. */
+ * A pinned block cannot be evicted and keeps its node until the pin ends; so the prefix can be
+ * walked from its leaf at any time. Free records form a stack, linked inside the records. The clock
+ * is the caller's: a pin ends only at calls that bring a time. */
 #include "runtime/pin.h"
 
 #include "base/minmax.h"
@@ -59,7 +59,7 @@ static void drop_block(struct block_set *blocks, int32_t block)
 }
 
 pkv_pin pin_start(struct pin_records *pins, const struct prefix_ref *nodes, int32_t num_blocks,
-                  const struct seq *model, uint64_t ends_ns)
+                  const struct seq *prototype, uint64_t ends_ns)
 {
     const struct prefix_index *index = pins->context->index;
     const int32_t record = pins->first_free;
@@ -68,8 +68,8 @@ pkv_pin pin_start(struct pin_records *pins, const struct prefix_ref *nodes, int3
     pins->num_used++;
     pin->leaf = nodes[num_blocks - 1];
     pin->num_nodes = num_blocks;
-    pin->kept_prefix = model->kept_prefix;
-    pin->max_rewind = model->max_rewind;
+    pin->kept_prefix = prototype->kept_prefix;
+    pin->max_rewind = prototype->max_rewind;
     pin->ends_ns = ends_ns;
     pins->soonest_ns = ends_ns < pins->soonest_ns ? ends_ns : pins->soonest_ns;
     prefix_index_hold(pins->context->index, pin->leaf);
@@ -156,13 +156,13 @@ void pin_end_flushed(struct pin_records *pins)
 }
 
 int32_t pin_excess(const struct pin_records *pins, const struct prefix_ref *nodes,
-                   int32_t num_blocks, const struct seq *model)
+                   int32_t num_blocks, const struct seq *prototype)
 {
     int32_t worst = 0;
     for (int32_t g = 0; g < pins->num_groups; g++) {
         const struct group *group = &pins->groups[g];
         const struct seq_table table = seq_table_adopted(
-            &group->tables, group_kept_prefix(group, model), num_blocks, model->max_rewind);
+            &group->tables, group_kept_prefix(group, prototype), num_blocks, prototype->max_rewind);
         int32_t count = group->blocks.num_pinned;
         int32_t num_taken = 0;
         for (int32_t i = 0; i < num_blocks; i++) {

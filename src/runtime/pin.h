@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * pin.h: the records of pins: cached prefixes that are held so that they are not evicted. A pin
- * records the last node of its run and what its holder would see of it; both say which blocks it
+ * records the last node of its prefix and what its holder would see of it; both say which blocks it
  * holds, so it needs no list. The mutex is held. */
 #ifndef PKV_RUNTIME_PIN_H
 #define PKV_RUNTIME_PIN_H
@@ -40,10 +40,10 @@ struct pin_records {
 /* All records, of which the array is there, are free. */
 void pin_init(struct pin_records *pins, int32_t capacity, uint64_t first_generation);
 
-/* Pins the first num_blocks nodes, for what a sequence like `model` sees. There must be a free
+/* Pins the first num_blocks nodes, for what a sequence like `prototype` sees. There must be a free
  * record, and each node must have the blocks. O(blocks). */
 pkv_pin pin_start(struct pin_records *pins, const struct prefix_ref *nodes, int32_t num_blocks,
-                  const struct seq *model, uint64_t ends_ns);
+                  const struct seq *prototype, uint64_t ends_ns);
 
 /* Ends a pin, last block first, like a sequence. O(blocks). */
 void pin_end(struct pin_records *pins, int32_t index);
@@ -55,18 +55,18 @@ void pin_extend(struct pin_records *pins, int32_t index, uint64_t ends_ns);
  * O(1) when none ends, else O(pins). Returns how many. */
 int32_t pin_expire(struct pin_records *pins, uint64_t now_ns);
 
-/* Ends the pins whose run was flushed. O(pins). */
+/* Ends the pins whose prefix was flushed. O(pins). */
 void pin_end_flushed(struct pin_records *pins);
 
 /* The index of a live pin; NO_PIN for a stale handle. */
 int32_t pin_find(const struct pin_records *pins, pkv_pin pin);
 
-/* Does this pin, which is in use, hold block i of its run in the group? */
+/* Does this pin, which is in use, hold block i of its prefix in the group? */
 bool pin_maps(const struct group *group, const struct pin *pin, int32_t i);
 
 /* Blocks by which pinning num_blocks nodes would pass `capacity`, which bounds the pinned blocks of
  * each group as well, in the worst group; 0 when it would not. O(blocks). */
 int32_t pin_excess(const struct pin_records *pins, const struct prefix_ref *nodes,
-                   int32_t num_blocks, const struct seq *model);
+                   int32_t num_blocks, const struct seq *prototype);
 
 #endif

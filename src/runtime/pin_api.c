@@ -8,19 +8,20 @@
 #include "runtime/prompt.h"
 #include "runtime/seq_options.h"
 
-/* The longest run that can be pinned. A block less takes at most one block off any group's count.
- */
-static int32_t find_run(pkv_cache *cache, const struct seq *model, const struct pkv_prompt *prompt)
+/* Blocks of the longest cached prefix that can be pinned. A block less takes at most one block off
+ * any group's count. */
+static int32_t find_pinnable(pkv_cache *cache, const struct seq *prototype,
+                             const struct pkv_prompt *prompt)
 {
     const struct prefix_ref *nodes = cache->reuse.matched;
     const int32_t num_tokens = min_i32(prompt->num_tokens, cache->config.max_seq_len);
-    int32_t run = match_run(cache, model, prompt, num_tokens / cache->reuse.block_size);
-    int32_t over = run > 0 ? pin_excess(&cache->pins, nodes, run, model) : 0;
+    int32_t count = match_prefix(cache, prototype, prompt, num_tokens / cache->reuse.block_size);
+    int32_t over = count > 0 ? pin_excess(&cache->pins, nodes, count, prototype) : 0;
     while (over > 0) {
-        run = run > over ? match_run(cache, model, prompt, run - over) : 0;
-        over = run > 0 ? pin_excess(&cache->pins, nodes, run, model) : 0;
+        count = count > over ? match_prefix(cache, prototype, prompt, count - over) : 0;
+        over = count > 0 ? pin_excess(&cache->pins, nodes, count, prototype) : 0;
     }
-    return run;
+    return count;
 }
 
 /* When a pin ends by the caller's clock: never, when that does not come to a time. */
@@ -29,18 +30,19 @@ static uint64_t end_of(uint64_t ttl_ns, uint64_t now_ns)
     return ttl_ns > 0 && ttl_ns < UINT64_MAX - now_ns ? now_ns + ttl_ns : UINT64_MAX;
 }
 
-static enum pkv_status pin_run(pkv_cache *cache, const struct seq *model,
-                               const struct pkv_prompt *prompt, uint64_t ends_ns, pkv_pin *pin,
-                               int32_t *num_pinned)
+static enum pkv_status pin_found(pkv_cache *cache, const struct seq *prototype,
+                                 const struct pkv_prompt *prompt, uint64_t ends_ns, pkv_pin *pin,
+                                 int32_t *num_pinned)
 {
-    const int32_t run = find_run(cache, model, prompt);
-    if (run > 0 && cache->pins.first_free == NO_PIN) {
+    const int32_t num_blocks = find_pinnable(cache, prototype, prompt);
+    if (num_blocks > 0 && cache->pins.first_free == NO_PIN) {
         return refuse(PKV_NO_BLOCKS, "%d pins exist, as many as max_pinned_blocks",
                       cache->pins.num_used);
     }
-    *pin =
-        run > 0 ? pin_start(&cache->pins, cache->reuse.matched, run, model, ends_ns) : (pkv_pin){0};
-    *num_pinned = run * cache->reuse.block_size;
+    *pin = num_blocks > 0
+               ? pin_start(&cache->pins, cache->reuse.matched, num_blocks, prototype, ends_ns)
+               : (pkv_pin){0};
+    *num_pinned = num_blocks * cache->reuse.block_size;
     return PKV_OK;
 }
 
@@ -56,7 +58,7 @@ enum pkv_status pkv_prefix_pin(pkv_cache *cache, const struct pkv_seq_options *o
                                const struct pkv_prompt *given, uint64_t ttl_ns, uint64_t now_ns,
                                pkv_pin *pin, int32_t *num_pinned)
 {
-    struct seq model;
+    struct seq prototype;
     struct namespace_fields fields;
     struct pkv_prompt prompt;
     enum pkv_status status = cache_check_reuse(cache);
@@ -67,16 +69,16 @@ enum pkv_status pkv_prefix_pin(pkv_cache *cache, const struct pkv_seq_options *o
         status = prompt_take(given, true, &prompt);
     }
     if (status == PKV_OK) {
-        status = seq_options_check(&cache->config, options, &model, &fields);
+        status = seq_options_check(&cache->config, options, &prototype, &fields);
     }
     if (status != PKV_OK) {
         return status;
     }
     cache_lock(cache);
     pin_expire(&cache->pins, now_ns);
-    status = namespace_look_up(cache, &fields, &model);
+    status = namespace_look_up(cache, &fields, &prototype);
     if (status == PKV_OK) {
-        status = pin_run(cache, &model, &prompt, end_of(ttl_ns, now_ns), pin, num_pinned);
+        status = pin_found(cache, &prototype, &prompt, end_of(ttl_ns, now_ns), pin, num_pinned);
     }
     cache_unlock(cache);
     return status;

@@ -56,12 +56,12 @@ static bool change(pkv_cache *cache, struct prefix_ref node, int32_t priority, b
 }
 
 /* Blocks [from, to) of the prompt. Returns how many have changed. */
-static int32_t change_range(pkv_cache *cache, const struct seq *model,
+static int32_t change_range(pkv_cache *cache, const struct seq *prototype,
                             const struct pkv_prompt *prompt, int32_t from, int32_t to,
                             int32_t priority)
 {
     const struct prefix_ref *nodes = cache->reuse.matched;
-    const int32_t end = match_chain(cache, model, prompt, to);
+    const int32_t end = match_chain(cache, prototype, prompt, to);
     int32_t num_changed = 0;
     for (int32_t i = from; i < end; i++) {
         num_changed += change(cache, nodes[i], priority, true);
@@ -80,13 +80,13 @@ enum pkv_status pkv_prefix_set_priority(pkv_cache *cache, const struct pkv_seq_o
                                         int32_t to_token, int32_t priority, int32_t *num_changed)
 {
     struct pkv_prompt prompt;
-    struct seq model;
+    struct seq prototype;
     struct namespace_fields fields;
     enum pkv_status status = cache_check_reuse(cache);
     status = status == PKV_OK ? prompt_take(given, true, &prompt) : status;
     status = status == PKV_OK ? check_range(&prompt, from_token, to_token, priority) : status;
     status =
-        status == PKV_OK ? seq_options_check(&cache->config, options, &model, &fields) : status;
+        status == PKV_OK ? seq_options_check(&cache->config, options, &prototype, &fields) : status;
     if (status != PKV_OK) {
         return status;
     }
@@ -95,9 +95,9 @@ enum pkv_status pkv_prefix_set_priority(pkv_cache *cache, const struct pkv_seq_o
     const int32_t to = min_i32(to_token, cache->config.max_seq_len) / block_size;
     int32_t changed = 0;
     cache_lock(cache);
-    status = namespace_look_up(cache, &fields, &model);
+    status = namespace_look_up(cache, &fields, &prototype);
     if (status == PKV_OK && from < to) {
-        changed = change_range(cache, &model, &prompt, from, to, priority);
+        changed = change_range(cache, &prototype, &prompt, from, to, priority);
     }
     cache_unlock(cache);
     if (status == PKV_OK && num_changed != NULL) {

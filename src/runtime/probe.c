@@ -20,8 +20,8 @@ static void probe_open(pkv_cache *cache, struct admission_request *request,
     request->quota = quota_of_fields(cache, fields->at, fields->count);
     probe->status = admission_decide(cache, request, &decision, shortage);
     probe->num_cached = decision.num_adopted * cache->reuse.block_size;
-    probe->num_pending = match_pending(cache, request->model, request->prompt, probe->num_cached,
-                                       request->max_cached);
+    probe->num_pending = match_pending(cache, request->prototype, request->prompt,
+                                       probe->num_cached, request->max_cached);
     if (probe->status == PKV_OK) {
         probe->num_blocks = (int32_t)decision.num_blocks;
     }
@@ -35,7 +35,7 @@ enum pkv_status pkv_cache_probe(pkv_cache *cache, const struct pkv_seq_options *
     if (cache == NULL) {
         return INVALID("cache is NULL");
     }
-    struct seq model;
+    struct seq prototype;
     struct namespace_fields fields;
     struct pkv_prompt prompt;
     enum pkv_status status = sized_check("probe", probe, struct pkv_probe, num_blocks);
@@ -46,13 +46,13 @@ enum pkv_status pkv_cache_probe(pkv_cache *cache, const struct pkv_seq_options *
         status = admission_take(cache, given, reserve_tokens, max_cached, &prompt);
     }
     if (status == PKV_OK) {
-        status = seq_options_check(&cache->config, options, &model, &fields);
+        status = seq_options_check(&cache->config, options, &prototype, &fields);
     }
     if (status != PKV_OK) {
         return status;
     }
     struct admission_request request = {
-        .model = &model,
+        .prototype = &prototype,
         .index = NO_SEQ,
         .prompt = &prompt,
         .num_cells = (int64_t)prompt.num_tokens + reserve_tokens,
@@ -62,7 +62,7 @@ enum pkv_status pkv_cache_probe(pkv_cache *cache, const struct pkv_seq_options *
     struct pkv_shortage lacking = {0};
     cache_lock(cache);
     if (cache_has_reuse(cache)) {
-        status = namespace_look_up(cache, &fields, &model);
+        status = namespace_look_up(cache, &fields, &prototype);
     }
     if (status == PKV_OK && cache->is_closed) {
         found.status = PKV_BUSY;
@@ -81,22 +81,22 @@ enum pkv_status pkv_cache_probe(pkv_cache *cache, const struct pkv_seq_options *
 
 /* In tokens; everything was checked. */
 static enum pkv_status probe_groups(pkv_cache *cache, const struct namespace_fields *fields,
-                                    struct seq *model, const struct pkv_prompt *prompt,
+                                    struct seq *prototype, const struct pkv_prompt *prompt,
                                     int32_t max_cached, int32_t *group_cached, int32_t *num_cached)
 {
     const int32_t block_size = cache->reuse.block_size;
     const int32_t max_blocks = match_max_blocks(cache, prompt, max_cached);
-    const enum pkv_status status = namespace_look_up(cache, fields, model);
+    const enum pkv_status status = namespace_look_up(cache, fields, prototype);
     if (status != PKV_OK) {
         return status;
     }
-    match_groups(cache, model, prompt, max_blocks, group_cached);
+    match_groups(cache, prototype, prompt, max_blocks, group_cached);
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
         group_cached[g] *= block_size;
     }
-    const int32_t run = match_run(cache, model, prompt, max_blocks);
+    const int32_t common = match_prefix(cache, prototype, prompt, max_blocks);
     if (num_cached != NULL) {
-        *num_cached = run * block_size;
+        *num_cached = common * block_size;
     }
     return PKV_OK;
 }
@@ -105,7 +105,7 @@ enum pkv_status pkv_cache_probe_groups(pkv_cache *cache, const struct pkv_seq_op
                                        const struct pkv_prompt *given, int32_t max_cached,
                                        int32_t *group_cached, int32_t *num_cached)
 {
-    struct seq model;
+    struct seq prototype;
     struct namespace_fields fields;
     struct pkv_prompt prompt;
     enum pkv_status status = cache_check_reuse(cache);
@@ -116,13 +116,14 @@ enum pkv_status pkv_cache_probe_groups(pkv_cache *cache, const struct pkv_seq_op
         status = admission_take(cache, given, 0, max_cached, &prompt);
     }
     if (status == PKV_OK) {
-        status = seq_options_check(&cache->config, options, &model, &fields);
+        status = seq_options_check(&cache->config, options, &prototype, &fields);
     }
     if (status != PKV_OK) {
         return status;
     }
     cache_lock(cache);
-    status = probe_groups(cache, &fields, &model, &prompt, max_cached, group_cached, num_cached);
+    status =
+        probe_groups(cache, &fields, &prototype, &prompt, max_cached, group_cached, num_cached);
     cache_unlock(cache);
     return status;
 }

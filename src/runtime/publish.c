@@ -89,9 +89,9 @@ static void publish_entry(pkv_cache *cache, struct group *group, int32_t seq, in
     }
 }
 
-void publish_missed(pkv_cache *cache, const struct seq *model, struct prefix_ref furthest)
+void publish_missed(pkv_cache *cache, const struct seq *prototype, struct prefix_ref furthest)
 {
-    prefix_index_retain(cache->reuse.index, furthest, model->max_rewind);
+    prefix_index_retain(cache->reuse.index, furthest, prototype->max_rewind);
 }
 
 void publish_finish(pkv_cache *cache, int32_t seq)

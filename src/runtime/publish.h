@@ -20,8 +20,8 @@ void publish_full_blocks(pkv_cache *cache, int32_t seq);
 void publish_finish(pkv_cache *cache, int32_t seq);
 
 /* An admission found nodes up to `furthest` resident in some group, and adopted less: it ends in a
- * retention point for sequences like `model`. */
-void publish_missed(pkv_cache *cache, const struct seq *model, struct prefix_ref furthest);
+ * retention point for sequences like `prototype`. */
+void publish_missed(pkv_cache *cache, const struct seq *prototype, struct prefix_ref furthest);
 
 /* The sequence was cut to `length`. */
 void publish_cut(pkv_cache *cache, int32_t seq, int32_t length);

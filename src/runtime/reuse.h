@@ -20,7 +20,7 @@ struct reuse {
     size_t index_bytes; /* of index and tokens */
 
     /* of the match at hand */
-    struct prefix_ref *matched;    /* [max_blocks] nodes of the run */
+    struct prefix_ref *matched;    /* [max_blocks] nodes of the cached prefix */
     int32_t num_furthest;          /* leading nodes of them that some group could go on from */
     struct prefix_window *windows; /* [num_groups] */
 };

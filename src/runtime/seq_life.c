@@ -23,9 +23,9 @@ enum pkv_status seq_life_check_room(const pkv_cache *cache, int32_t count)
     return PKV_OK;
 }
 
-int32_t seq_life_claim(pkv_cache *cache, const struct seq *model)
+int32_t seq_life_claim(pkv_cache *cache, const struct seq *prototype)
 {
-    const int32_t index = sequence_claim(&cache->seqs, model);
+    const int32_t index = sequence_claim(&cache->seqs, prototype);
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
         struct group *group = &cache->groups[g];
         if (group_is_paged(group)) {

@@ -10,9 +10,9 @@
 /* Room for `count` sequences more: PKV_BUSY on a closed cache, PKV_NO_BLOCKS. */
 enum pkv_status seq_life_check_room(const pkv_cache *cache, int32_t count);
 
-/* An empty sequence with the options of `model`, which passes its namespaces on; its index. There
- * must be room. O(groups). */
-int32_t seq_life_claim(pkv_cache *cache, const struct seq *model);
+/* An empty sequence with the options of `prototype`, which passes its namespaces on; its index.
+ * There must be room. O(groups). */
+int32_t seq_life_claim(pkv_cache *cache, const struct seq *prototype);
 
 /* Destroys a live sequence: at once, or, when it is in the open step, as soon as that ends. */
 void seq_life_destroy(pkv_cache *cache, int32_t index);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Options become a model: a sequence record that is in no list and holds nothing, with the options
- * as members. What a call does for "a sequence with these options" it does for the model. */
+ * Options become a prototype: a sequence record that is in no list and holds nothing, with the
+ * options as members. What a call does for "a sequence with these options" it does for the
+ * prototype. */
 #include "runtime/seq_options.h"
 
 #include "base/error.h"
@@ -25,11 +26,11 @@ static enum pkv_status check_ranges(const struct pkv_seq_options *options, int32
 }
 
 enum pkv_status seq_options_check(const struct pkv_cache_config *config,
-                                  const struct pkv_seq_options *given, struct seq *model,
+                                  const struct pkv_seq_options *given, struct seq *prototype,
                                   struct namespace_fields *fields)
 {
     const int32_t max_seq_len = config->max_seq_len;
-    *model =
+    *prototype =
         (struct seq){.max_tokens = max_seq_len, .kept_prefix = -1, .reuse.newest = PREFIX_ROOT};
     fields->count = 0;
     if (given == NULL) {
@@ -44,16 +45,16 @@ enum pkv_status seq_options_check(const struct pkv_cache_config *config,
     if (status != PKV_OK) {
         return status;
     }
-    model->tag = options->tag;
-    model->max_rewind = options->max_rewind;
-    model->max_tokens = options->max_tokens > 0 ? options->max_tokens : max_seq_len;
-    model->reuse.priority = options->priority;
-    model->reuse.retention_ns = options->retention_ns;
-    model->reuse.no_publish = options->no_publish;
+    prototype->tag = options->tag;
+    prototype->max_rewind = options->max_rewind;
+    prototype->max_tokens = options->max_tokens > 0 ? options->max_tokens : max_seq_len;
+    prototype->reuse.priority = options->priority;
+    prototype->reuse.retention_ns = options->retention_ns;
+    prototype->reuse.no_publish = options->no_publish;
     if (options->kept_prefix != NULL) {
         const int64_t kept = *options->kept_prefix;
-        model->kept_prefix = kept < max_seq_len ? (int32_t)kept : max_seq_len;
+        prototype->kept_prefix = kept < max_seq_len ? (int32_t)kept : max_seq_len;
     }
     status = namespace_check(options->namespace_fields, options->num_namespace_fields, fields);
-    return status == PKV_OK ? namespace_add_kept_prefix(config, model, fields) : status;
+    return status == PKV_OK ? namespace_add_kept_prefix(config, prototype, fields) : status;
 }

@@ -6,10 +6,10 @@
 
 #include "runtime/namespace.h"
 
-/* A caller's options (NULL = none) as those of *model, and its namespace fields, for a cache of a
- * config that was checked. Needs no cache. PKV_INVALID_ARGUMENT. */
+/* A caller's options (NULL = none) as those of *prototype, and its namespace fields, for a cache of
+ * a config that was checked. Needs no cache. PKV_INVALID_ARGUMENT. */
 enum pkv_status seq_options_check(const struct pkv_cache_config *config,
-                                  const struct pkv_seq_options *options, struct seq *model,
+                                  const struct pkv_seq_options *options, struct seq *prototype,
                                   struct namespace_fields *fields);
 
 #endif

@@ -53,27 +53,27 @@ enum pkv_status sequence_find_idle(const struct seq_records *seqs, pkv_seq handl
     return PKV_OK;
 }
 
-int32_t sequence_claim(struct seq_records *seqs, const struct seq *model)
+int32_t sequence_claim(struct seq_records *seqs, const struct seq *prototype)
 {
     const int32_t index = seqs->first_free;
     struct seq *seq = &seqs->at[index];
     seqs->first_free = seq->next_free;
     seqs->num_free--;
     seq->state = SEQ_LIVE;
-    seq->tag = model->tag;
-    seq->max_rewind = model->max_rewind;
-    seq->max_tokens = model->max_tokens;
-    seq->kept_prefix = model->kept_prefix;
+    seq->tag = prototype->tag;
+    seq->max_rewind = prototype->max_rewind;
+    seq->max_tokens = prototype->max_tokens;
+    seq->kept_prefix = prototype->kept_prefix;
     seq->length = 0;
     seq->next_free = NO_SEQ;
     seq->tokens = (struct seq_tokens){0};
     seq->reuse = (struct seq_reuse){
-        .scope = model->reuse.scope,
+        .scope = prototype->reuse.scope,
         .newest = PREFIX_ROOT,
-        .epoch = model->reuse.epoch,
-        .priority = model->reuse.priority,
-        .retention_ns = model->reuse.retention_ns,
-        .no_publish = model->reuse.no_publish,
+        .epoch = prototype->reuse.epoch,
+        .priority = prototype->reuse.priority,
+        .retention_ns = prototype->reuse.retention_ns,
+        .no_publish = prototype->reuse.no_publish,
     };
     return index;
 }

@@ -62,9 +62,9 @@ enum pkv_status sequence_find_idle(const struct seq_records *seqs, pkv_seq handl
 /* Says that a handle is stale: PKV_STALE_HANDLE. */
 enum pkv_status sequence_refuse_stale(pkv_seq handle);
 
-/* A free record becomes a live, empty sequence with the options, namespaces and epoch of `model`.
- * There must be one. */
-int32_t sequence_claim(struct seq_records *seqs, const struct seq *model);
+/* A free record becomes a live, empty sequence with the options, namespaces and epoch of
+ * `prototype`. There must be one. */
+int32_t sequence_claim(struct seq_records *seqs, const struct seq *prototype);
 
 /* The record is free again. */
 void sequence_release(struct seq_records *seqs, int32_t index);

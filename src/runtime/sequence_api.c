@@ -13,19 +13,19 @@ enum pkv_status pkv_seq_create(pkv_cache *cache, const struct pkv_seq_options *o
     if (cache == NULL || seq == NULL) {
         return INVALID("%s is NULL", cache == NULL ? "cache" : "seq");
     }
-    struct seq model;
+    struct seq prototype;
     struct namespace_fields fields;
-    enum pkv_status status = seq_options_check(&cache->config, options, &model, &fields);
+    enum pkv_status status = seq_options_check(&cache->config, options, &prototype, &fields);
     if (status != PKV_OK) {
         return status;
     }
     cache_lock(cache);
     status = seq_life_check_room(cache, 1);
     if (status == PKV_OK) {
-        status = namespace_join(cache, &fields, &model);
+        status = namespace_join(cache, &fields, &prototype);
     }
     if (status == PKV_OK) {
-        *seq = sequence_handle(&cache->seqs, seq_life_claim(cache, &model));
+        *seq = sequence_handle(&cache->seqs, seq_life_claim(cache, &prototype));
     }
     cache_unlock(cache);
     return status;

@@ -671,10 +671,10 @@ static void set_pinned_count(pkv_cache *cache, int32_t value)
 static void damage_to_pins_is_reported(void)
 {
     static const struct damage damages[] = {
-        {"a pin whose run is broken", age_leaf, 1},
-        {"a pin whose run is broken", set_leaf, PREFIX_NONE},
-        {"a pin whose run is broken", set_num_nodes, 1},
-        {"a pin whose run is broken", set_num_nodes, 3},
+        {"a pin whose prefix is broken", age_leaf, 1},
+        {"a pin whose prefix is broken", set_leaf, PREFIX_NONE},
+        {"a pin whose prefix is broken", set_num_nodes, 1},
+        {"a pin whose prefix is broken", set_num_nodes, 3},
         {"a pin without its block", set_leaf_block, 0},
         {"a pin without its block", set_leaf_block, 1},
         {"a pin without its block", set_first_leaf_block, 1 << 28},
