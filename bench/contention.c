@@ -2,9 +2,9 @@
  *
  * contention [LOOPS..]: what a call costs where the processors are not its own. A layer of 8 rows
  * of 256 keys runs again and again, alone and beside busy loops (0 and 2 when no number is given),
- * on one thread and on two: the library's own, or OpenMP's by hooks.parallel_for, with
- * OMP_WAIT_POLICY unset or passive. OpenMP reads its environment when a process starts, so each
- * measurement is a process of its own: this program once more. All of them run in turns. */
+ * on one thread and on two, with OMP_WAIT_POLICY unset or passive. OpenMP reads its environment
+ * when a process starts, so each measurement is a process of its own: this program once more. All
+ * of them run in turns. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,19 +16,18 @@
 #include "measure.h"
 
 enum { TURNS = 5, MAX_LOOPS = 64, WARM_CALLS = 20 };
-#define SECONDS 0.4
+#define SECONDS 1.0
 
-enum executor { OWN, OPENMP, OPENMP_PASSIVE, NUM_EXECUTORS };
-static const char *const executor_names[] = {"own threads", "OpenMP", "OpenMP, passive"};
+enum policy { UNSET, PASSIVE, NUM_POLICIES };
+static const char *const policy_names[] = {"unset", "passive"};
 
 struct result {
     double mean;
     double p99;
 };
 
-static void measure_layer(enum executor executor, int threads, struct result *result)
+static void measure_layer(int threads, struct result *result)
 {
-    const struct pkv_hooks hooks = {.parallel_for = pkv_openmp_parallel_for};
     const struct layer_spec spec = {
         .heads = 32,
         .kv_heads = 8,
@@ -39,7 +38,6 @@ static void measure_layer(enum executor executor, int threads, struct result *re
         .block_size = 16,
         .cache = PKV_F16,
         .threads = threads,
-        .hooks = executor == OWN ? NULL : &hooks,
     };
     struct samples times = {0};
     struct layer layer;
@@ -61,14 +59,14 @@ static void measure_layer(enum executor executor, int threads, struct result *re
 }
 
 /* The child: the result goes up the pipe. */
-static int measure_here(enum executor executor, int threads, int descriptor)
+static int measure_here(int threads, int descriptor)
 {
     struct result result;
-    measure_layer(executor, threads, &result);
+    measure_layer(threads, &result);
     return write(descriptor, &result, sizeof result) == sizeof result ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
-static struct result measure_in_process(const char *self, enum executor executor, int threads)
+static struct result measure_in_process(const char *self, enum policy policy, int threads)
 {
     struct result result = {0};
     int ends[2];
@@ -77,16 +75,15 @@ static struct result measure_in_process(const char *self, enum executor executor
     }
     const pid_t child = fork();
     if (child == 0) {
-        char numbers[3][16];
-        snprintf(numbers[0], sizeof numbers[0], "%d", (int)executor);
-        snprintf(numbers[1], sizeof numbers[1], "%d", threads);
-        snprintf(numbers[2], sizeof numbers[2], "%d", ends[1]);
-        if (executor == OPENMP_PASSIVE) {
+        char numbers[2][16];
+        snprintf(numbers[0], sizeof numbers[0], "%d", threads);
+        snprintf(numbers[1], sizeof numbers[1], "%d", ends[1]);
+        if (policy == PASSIVE) {
             setenv("OMP_WAIT_POLICY", "passive", 1);
         } else {
             unsetenv("OMP_WAIT_POLICY");
         }
-        execl(self, self, "here", numbers[0], numbers[1], numbers[2], (char *)NULL);
+        execl(self, self, "here", numbers[0], numbers[1], (char *)NULL);
         _exit(EXIT_FAILURE);
     }
     close(ends[1]);
@@ -117,34 +114,35 @@ static void stop_loops(const pid_t *loops, int count)
 
 static void compare_beside(const char *self, int num_loops)
 {
-    struct samples means[NUM_EXECUTORS][2] = {{{0}}}, tails[NUM_EXECUTORS][2] = {{{0}}};
+    struct samples means[NUM_POLICIES][2] = {{{0}}}, tails[NUM_POLICIES][2] = {{{0}}};
     pid_t loops[MAX_LOOPS];
     start_loops(loops, num_loops);
     for (int turn = 0; turn < TURNS; turn++) {
-        for (int e = 0; e < NUM_EXECUTORS; e++) {
+        for (int p = 0; p < NUM_POLICIES; p++) {
             for (int threads = 1; threads <= 2; threads++) {
-                const struct result r = measure_in_process(self, (enum executor)e, threads);
-                samples_add(&means[e][threads - 1], r.mean);
-                samples_add(&tails[e][threads - 1], r.p99);
+                const struct result r = measure_in_process(self, (enum policy)p, threads);
+                samples_add(&means[p][threads - 1], r.mean);
+                samples_add(&tails[p][threads - 1], r.p99);
             }
         }
     }
     stop_loops(loops, num_loops);
-    for (int e = 0; e < NUM_EXECUTORS; e++) {
+    for (int p = 0; p < NUM_POLICIES; p++) {
         for (int t = 0; t < 2; t++) {
-            printf("%d busy loops beside it, %-16s %d threads: mean %7.3f ms  p99 %7.3f ms  "
+            printf("%d busy loops beside it, OMP_WAIT_POLICY %-7s, %d threads: mean %7.3f ms  p99 "
+                   "%7.3f ms  "
                    "%.2f of one thread\n",
-                   num_loops, executor_names[e], t + 1, 1e3 * samples_median(&means[e][t]),
-                   1e3 * samples_median(&tails[e][t]),
-                   samples_median(&means[e][t]) / samples_median(&means[e][0]));
+                   num_loops, policy_names[p], t + 1, 1e3 * samples_median(&means[p][t]),
+                   1e3 * samples_median(&tails[p][t]),
+                   samples_median(&means[p][t]) / samples_median(&means[p][0]));
         }
     }
 }
 
 int main(int argc, char **argv)
 {
-    if (argc == 5 && strcmp(argv[1], "here") == 0) {
-        return measure_here((enum executor)atoi(argv[2]), atoi(argv[3]), atoi(argv[4]));
+    if (argc == 4 && strcmp(argv[1], "here") == 0) {
+        return measure_here(atoi(argv[2]), atoi(argv[3]));
     }
     printf("%s\n8 rows of 256 keys, 32/8 heads of 128, f16\n", pkv_build_info());
     for (int i = 1; i < argc; i++) {

@@ -11,7 +11,7 @@ struct options {
     const char *filter; /* cases whose "group: name" contains it; NULL = all */
     int32_t rows;       /* 0 = the case's own */
     int32_t keys;
-    int32_t threads; /* 0 = as many as OpenMP starts */
+    int32_t threads; /* 0 = as this process may run */
     int32_t repeats; /* turns of each case */
     enum pkv_isa isa;
     bool quick; /* the groups of the targets, a few turns */

@@ -316,7 +316,7 @@ void layer_create(const struct layer_spec *spec, struct layer *layer)
     }
     create_memory(layer);
     set_args(layer);
-    measure_must(pkv_workspace_create(spec->threads, spec->isa, spec->hooks, &layer->workspace),
+    measure_must(pkv_workspace_create(spec->threads, spec->isa, NULL, &layer->workspace),
                  "pkv_workspace_create");
     measure_must(pkv_plan_create(layer->workspace, &layer->plan), "pkv_plan_create");
     layer_plan(layer);

@@ -28,7 +28,6 @@ struct layer_spec {
     enum pkv_dtype cache;
     int threads;
     enum pkv_isa isa;
-    const struct pkv_hooks *hooks; /* of the workspace, NULL = none */
 };
 
 struct layer {

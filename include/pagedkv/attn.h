@@ -33,15 +33,14 @@
  * sets differ from each other within the tolerance of docs/numerics.md.
  *
  * Threads. One thread at a time uses a workspace and its plans; a call itself runs on that thread
- * and up to num_threads - 1 others. These are the workspace's own, started by the first call that
- * is worth them and asleep between calls; or those of hooks.parallel_for. A call whose sizes come
- * to less than 80 us of work stays on its thread, a larger one takes a thread for every 40 us. It
- * waits for work that a thread has taken, never for a thread: on a busy machine one that comes late
- * finds everything done. A task needs a stack of 64 KiB. Where the system has no more threads, a
- * call runs on those that there are, in the worst case its own, and the log is told once; inside an
- * OpenMP parallel region, and in a forked child on a workspace of the parent, on its own alone.
- * Different workspaces are independent, also over one cache, as long as none writes what another
- * one uses. */
+ * and up to num_threads - 1 others, those of an OpenMP parallel region or of hooks.parallel_for. A
+ * task needs a stack of 64 KiB. A call whose sizes come to less than 20 us of work stays on its
+ * thread, a larger one has tasks for a thread more with every 10 us. Without a hook a call stays on
+ * its thread, too, inside a parallel region of the caller's; in a forked child where the forking
+ * thread had called before; where the system refuses num_threads threads, of which the log is told
+ * once a calling thread; in a build without OpenMP; and for a time after a region whose threads
+ * came so late that the caller alone would have been faster (docs/embedding.md). Different
+ * workspaces are independent, also over one cache, as long as none writes what another one uses. */
 #ifndef PAGEDKV_ATTN_H
 #define PAGEDKV_ATTN_H
 
@@ -72,14 +71,6 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_workspace_create(int num_threads, enum
 
 /* Frees a workspace. Plans made with it must have been destroyed before. NULL is accepted. */
 PKV_API void pkv_workspace_destroy(pkv_workspace *workspace);
-
-/* A parallel_for hook that runs its tasks in an OpenMP parallel region, for a server whose other
- * work runs on OpenMP's threads: attention then shares them. It needs no context. In a build
- * without OpenMP the tasks run one after the other.
- *
- * Any thread; a parallel region of num_tasks threads. */
-PKV_API void pkv_openmp_parallel_for(void *context, int32_t num_tasks, pkv_task_function *task,
-                                     void *task_context);
 
 /* The instruction set whose kernels a workspace uses.
  *

@@ -246,7 +246,7 @@ struct pkv_hooks {
      * i-th thread would do, and then what others have left, so a task that begins late finds
      * nothing to do. It needs a stack of 64 KiB, never waits, and calls no hook. The hook is called
      * once for each phase of a layer that is worth more than one thread, on the thread that
-     * attends, with no lock held. NULL = threads of the library's own (attn.h). */
+     * attends, with no lock held; OpenMP is then never entered. NULL = OpenMP's threads. */
     void (*parallel_for)(void *context, int32_t num_tasks, pkv_task_function *task,
                          void *task_context);
     uint64_t reserved[4];

@@ -39,18 +39,9 @@ unsigned cpu_features(void)
            feature_if(__builtin_cpu_supports("avx512dq"), CPU_AVX512DQ) |
            feature_if(__builtin_cpu_supports("avx512vl"), CPU_AVX512VL) | features_by_cpuid();
 }
-
-void cpu_relax(void)
-{
-    __builtin_ia32_pause();
-}
 #else
 unsigned cpu_features(void)
 {
     return 0;
-}
-
-void cpu_relax(void)
-{
 }
 #endif

@@ -19,7 +19,4 @@ enum cpu_feature {
 /* The features that CPU and operating system support, as a set of bits. */
 unsigned cpu_features(void);
 
-/* Tells the processor that this thread does nothing but look at a variable again and again. */
-void cpu_relax(void);
-
 #endif

@@ -3,36 +3,25 @@
  * team.c: dealing tasks, taking them, and having workers come. */
 #include "attn/team.h"
 
-#include <unistd.h>
-
-#include "attn/openmp.h"
-
-static void help(void *context, int worker);
+#include <time.h>
 
 bool team_create(const struct pkv_hooks *hooks, int num_threads, struct team *team)
 {
     *team = (struct team){
         .hooks = hooks,
         .num_threads = num_threads,
-        .owner = getpid(),
         .ranges = hooks_alloc_array(hooks, (size_t)num_threads, sizeof team->ranges[0]),
     };
-    return team->ranges != NULL &&
-           helpers_create(hooks, num_threads - 1, help, team, &team->helpers) &&
-           (team->has_waiter = waiter_init(&team->caller));
+    return team->ranges != NULL;
 }
 
 void team_destroy(struct team *team)
 {
-    if (team->hooks == NULL) {
-        return;
+    if (team->hooks != NULL) {
+        hooks_free_array(team->hooks, team->ranges, (size_t)team->num_threads,
+                         sizeof team->ranges[0]);
+        team->ranges = NULL;
     }
-    helpers_destroy(team->hooks, &team->helpers, getpid() == team->owner);
-    if (team->has_waiter) {
-        waiter_free(&team->caller);
-    }
-    hooks_free_array(team->hooks, team->ranges, (size_t)team->num_threads, sizeof team->ranges[0]);
-    team->ranges = NULL;
 }
 
 static uint64_t next_of(uint32_t phase, int32_t task)
@@ -68,22 +57,12 @@ static void work(struct team *team, int self)
 {
     const uint32_t phase = atomic_load_explicit(&team->phase, memory_order_acquire);
     const int num_ranges = atomic_load_explicit(&team->num_ranges, memory_order_relaxed);
-    int32_t done = 0;
     for (int i = 0; i < num_ranges; i++) {
         struct team_range *range = &team->ranges[(self + i) % num_ranges];
         for (int32_t task = take(range, phase); task >= 0; task = take(range, phase)) {
             team->function(team->context, task, self);
-            done++;
         }
     }
-    if (done > 0 && atomic_fetch_sub(&team->left, done) == done) {
-        waiter_wake(&team->caller);
-    }
-}
-
-static void help(void *context, int worker)
-{
-    work(context, worker);
 }
 
 static void work_for_hook(void *context, int32_t worker)
@@ -91,10 +70,38 @@ static void work_for_hook(void *context, int32_t worker)
     work(context, worker);
 }
 
-static bool all_ended(const void *context)
+static int64_t clock_ns(void)
 {
-    const struct team *team = context;
-    return atomic_load(&team->left) == 0;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static void work_in_region(void *context, int worker)
+{
+    struct team *team = context;
+    const int64_t begin_ns = worker == 0 ? clock_ns() : 0;
+    work(team, worker);
+    if (worker == 0) {
+        team->caller_work_ns = clock_ns() - begin_ns;
+    }
+}
+
+/* A region that opens waits for threads that are late for it, one that closes for those at work.
+ * Regions are of all the team's threads, also where fewer have tasks: a runtime ends the threads
+ * that a smaller region leaves over, and starts them anew for a larger one. */
+static void run_region(struct team *team)
+{
+    const int64_t begin_ns = clock_ns();
+    openmp_region(team->num_threads, work_in_region, team);
+    backoff_ran_region(&team->backoff, clock_ns() - begin_ns, team->caller_work_ns);
+}
+
+static void run_backing_off(struct team *team)
+{
+    const int64_t begin_ns = clock_ns();
+    work(team, 0);
+    backoff_ran_alone(&team->backoff, clock_ns() - begin_ns);
 }
 
 /* The first task of worker w. */
@@ -126,15 +133,16 @@ void team_run(struct team *team, const struct team_deal *deal, team_function *fu
 {
     team->function = function;
     team->context = context;
-    atomic_store(&team->left, deal->num_tasks);
     const int active = open_phase(team, deal);
-    const bool is_alone = active == 1 || getpid() != team->owner;
-    if (!is_alone && team->hooks->parallel_for != NULL) {
+    if (active == 1) {
+        work(team, 0);
+    } else if (team->hooks->parallel_for != NULL) {
         team->hooks->parallel_for(team->hooks->context, active, work_for_hook, team);
-    } else if (!is_alone && !openmp_in_parallel()) {
-        helpers_start(team->hooks, &team->helpers, active - 1);
-        helpers_call(&team->helpers, active - 1);
+    } else if (backoff_is_alone(&team->backoff)) {
+        run_backing_off(team);
+    } else if (openmp_has_threads(team->hooks, team->num_threads)) {
+        run_region(team);
+    } else {
+        work(team, 0);
     }
-    work(team, 0);
-    waiter_wait(&team->caller, all_ended, team);
 }

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * team.h: who runs the tasks of a workspace: the calling thread, and beside it helpers, or the
- * threads of the caller's hook. Tasks 0 .. n - 1 of a phase are dealt to workers as consecutive
+ * team.h: who runs the tasks of a workspace: the calling thread, and beside it those of an OpenMP
+ * region or of the caller's hook. Tasks 0 .. n - 1 of a phase are dealt to workers as consecutive
  * ranges; a worker that has done its own takes from the others', so all of them are done however
- * many workers come, down to the caller alone. The call waits for tasks that were taken, never
- * for a worker. */
+ * many workers come, down to the caller alone. */
 #ifndef PKV_ATTN_TEAM_H
 #define PKV_ATTN_TEAM_H
 
-#include <sys/types.h>
+#include <stdatomic.h>
 
-#include "attn/helpers.h"
-
-#define MAX_THREADS 1024
+#include "attn/backoff.h"
+#include "attn/openmp.h"
+#include "base/hooks.h"
 
 /* `worker` is below num_threads and no two calls at one time have the same. */
 typedef void team_function(const void *context, int32_t task, int worker);
@@ -28,17 +27,14 @@ struct team_range {
 struct team {
     const struct pkv_hooks *hooks;
     int num_threads;
-    pid_t owner; /* the process that created it, which alone has its helpers */
-    struct helpers helpers;
-    struct waiter caller;
-    bool has_waiter;
+    struct backoff backoff; /* from OpenMP's threads */
 
     struct team_range *ranges; /* [num_threads] */
     _Atomic uint32_t phase;    /* the phase under way, */
-    atomic_int num_ranges;     /* how many ranges it has, */
-    _Atomic int32_t left;      /* and tasks that have not ended; */
+    atomic_int num_ranges;     /* and how many ranges it has */
     team_function *function;   /* what a task does, read by who has taken one */
     const void *context;
+    int64_t caller_work_ns; /* what worker 0 worked in the region */
 };
 
 /* num_threads in [1, MAX_THREADS]; hooks must outlive it, and it must not move. False when there is

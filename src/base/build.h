@@ -6,7 +6,7 @@
 #ifndef PKV_BASE_BUILD_H
 #define PKV_BASE_BUILD_H
 
-/* 1 in a build with OpenMP, on whose threads pkv_openmp_parallel_for runs; 0 in one without. Only
+/* 1 in a build with OpenMP, on whose threads attention runs; 0 in one without. Only
  * files that are compiled with OpenMP's flag see the 1: build_info.c and those of src/attn. */
 #if defined(_OPENMP)
 #define PKV_HAVE_OPENMP 1

@@ -16,6 +16,11 @@ static inline int64_t min_i64(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+static inline int64_t max_i64(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
 static inline int32_t max_i32(int32_t a, int32_t b)
 {
     return a > b ? a : b;

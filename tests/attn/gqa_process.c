@@ -56,7 +56,7 @@ static void a_forked_child_gets_the_same_bits_and_does_not_hang(void)
     pkv_workspace_destroy(workspace);
 }
 
-/* In the child: workspaces of its own have threads of its own, whatever the parent's had. */
+/* In the child: workspaces of its own work, whatever threads the parent's had. */
 static int run_new_in_child(const struct gqa_case *expected, pkv_workspace *workspace)
 {
     int result = 0;
@@ -113,15 +113,15 @@ static void exhaust_threads(void)
     }
 }
 
-/* In the child: planned while there is memory, run when there is no thread. */
-static int run_without_threads(const struct gqa_case *expected, pkv_workspace *workspace)
+/* Planned while there is memory, run when there is no thread. 0 when it went well. */
+static int run_without_threads(const struct gqa_case *expected)
 {
     const struct case_spec spec = spec_of();
     struct test_memory memory = {0};
     const struct pkv_hooks hooks = test_hooks(&memory);
     struct gqa_case *c = gqa_case_make(&spec);
+    pkv_workspace *workspace = NULL;
     pkv_plan *plan = NULL;
-    (void)workspace;
     if (pkv_workspace_create(4, test_isa(), &hooks, &workspace) != PKV_OK) {
         return 2;
     }
@@ -139,8 +139,24 @@ static int run_without_threads(const struct gqa_case *expected, pkv_workspace *w
     return gqa_case_same_rows(expected, c) && memory.num_logged == 1 ? 0 : 4;
 }
 
-/* H5: where the system has no more threads, attention runs on those that it has, the caller's alone
- * if need be, and the log is told once. */
+static void *exit_without_threads(void *expected)
+{
+    _exit(run_without_threads(expected));
+}
+
+/* In the child: on a thread that has had no region yet, as its parent has. */
+static int run_new_thread(const struct gqa_case *expected, pkv_workspace *workspace)
+{
+    pthread_t thread;
+    (void)workspace;
+    if (pthread_create(&thread, NULL, exit_without_threads, (void *)(uintptr_t)expected) == 0) {
+        pthread_join(thread, NULL);
+    }
+    return 5;
+}
+
+/* H5: where the system has no more threads, attention runs on the caller's alone, and the log is
+ * told once. */
 static void without_threads_to_be_had_the_caller_does_the_work(void)
 {
     const struct case_spec spec = spec_of();
@@ -149,7 +165,7 @@ static void without_threads_to_be_had_the_caller_does_the_work(void)
     }
     pkv_workspace *workspace = case_workspace(1);
     struct gqa_case *expected = gqa_case_run(&spec, workspace);
-    run_child(run_without_threads, expected, NULL);
+    run_child(run_new_thread, expected, NULL);
     gqa_case_free(expected);
     pkv_workspace_destroy(workspace);
 }

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Whose threads run a call: the library's own, which sleep between calls, or the caller's by
- * hooks.parallel_for, and then none of the library's. Bits stay. */
+ * Whose threads run a call: OpenMP's, or the caller's by hooks.parallel_for, and then OpenMP is
+ * never entered. Bits stay. */
 #include <dirent.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <time.h>
 
 #include "support/gqa_case.h"
 
@@ -36,18 +35,6 @@ static int num_threads(void)
     }
     if (tasks != NULL) {
         closedir(tasks);
-    }
-    return count;
-}
-
-/* A thread that was joined stays listed until the kernel has taken it down: waits for that, for a
- * second at most. */
-static int num_threads_after(int expected)
-{
-    int count = num_threads();
-    for (int i = 0; i < 1000 && count != expected; i++) {
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-        count = num_threads();
     }
     return count;
 }
@@ -112,7 +99,7 @@ static pkv_workspace *workspace_of(const struct pkv_hooks *hooks)
 }
 
 /* H5: the threads of hooks.parallel_for do all of the work, in whatever order, with the bits of one
- * thread. The library then has no threads, and calls the hook once a phase at most. */
+ * thread. No other thread is started, and the hook is called once a phase at most. */
 static void a_hook_runs_the_work_with_the_same_bits(void)
 {
     pkv_workspace *alone = case_workspace(1);
@@ -137,13 +124,12 @@ static void a_hook_runs_the_work_with_the_same_bits(void)
     pkv_workspace_destroy(alone);
 }
 
-/* H5: so do OpenMP's threads, by the hook that is ready-made. */
-static void openmp_by_its_hook_gives_the_same_bits(void)
+/* H5: so do OpenMP's threads, call after call, whether they come in time or not. */
+static void openmp_gives_the_same_bits(void)
 {
-    const struct pkv_hooks hooks = {.parallel_for = pkv_openmp_parallel_for};
     const struct case_spec spec = spec_of(0);
     pkv_workspace *alone = case_workspace(1);
-    pkv_workspace *workspace = workspace_of(&hooks);
+    pkv_workspace *workspace = workspace_of(NULL);
     struct gqa_case *one = gqa_case_run(&spec, alone);
     for (int i = 0; i < 20; i++) {
         struct gqa_case *many = gqa_case_run(&spec, workspace);
@@ -155,29 +141,30 @@ static void openmp_by_its_hook_gives_the_same_bits(void)
     pkv_workspace_destroy(alone);
 }
 
-/* A workspace starts its threads at the first call that is worth them, never more than it was told,
- * and ends them when it is destroyed. */
-static void threads_live_as_long_as_their_workspace(void)
+/* A thread that takes turns with calls of less work keeps its region's threads: OpenMP's are
+ * ended and started anew when regions change in size. */
+static void regions_keep_their_size(void)
 {
-    const struct case_spec spec = spec_of(0);
-    const int threads_before = num_threads_after(1); /* those of earlier tests are gone */
+    const struct case_spec large = spec_of(0);
+    struct case_spec small = case_plain(test_seed());
+    case_add_row(&small, 0, 1, 5);
     pkv_workspace *workspace = workspace_of(NULL);
-    CU_ASSERT_EQUAL(num_threads(), threads_before);
-    for (int i = 0; i < 50; i++) {
-        gqa_case_free(gqa_case_run(&spec, workspace));
-        CU_ASSERT_EQUAL(num_threads(), threads_before + NUM_WORKERS - 1);
+    gqa_case_free(gqa_case_run(&large, workspace));
+    const int threads = num_threads();
+    for (int i = 0; i < 20; i++) {
+        gqa_case_free(gqa_case_run(i % 2 == 0 ? &small : &large, workspace));
+        CU_ASSERT_EQUAL(num_threads(), threads);
     }
     pkv_workspace_destroy(workspace);
-    CU_ASSERT_EQUAL(num_threads_after(threads_before), threads_before);
 }
 
-/* A call that is over before a thread wakes stays on the caller's; one of some milliseconds goes to
- * all. The hook is told how many, by the sizes of the call alone. */
+/* A call that is over before a region opens stays on the caller's thread; one of some milliseconds
+ * goes to all. The hook is told how many, by the sizes of the call alone. */
 static void small_calls_run_on_fewer_threads(void)
 {
     static const struct {
         int32_t keys, tasks;
-    } calls[] = {{1, 0}, {64, 0}, {1024, 0}, {6000, 2}, {20000, NUM_WORKERS}};
+    } calls[] = {{1, 0}, {64, 0}, {256, 0}, {1500, 2}, {20000, NUM_WORKERS}};
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
         struct pool pool = {.order = FORWARDS};
         const struct pkv_hooks hooks = {.context = &pool, .parallel_for = pool_for};
@@ -195,9 +182,9 @@ static void small_calls_run_on_fewer_threads(void)
 
 static const struct test_case cases[] = {
     TEST(a_hook_runs_the_work_with_the_same_bits),
-    TEST(openmp_by_its_hook_gives_the_same_bits),
+    TEST(openmp_gives_the_same_bits),
+    TEST(regions_keep_their_size),
     TEST(small_calls_run_on_fewer_threads),
-    TEST(threads_live_as_long_as_their_workspace),
     TEST_END,
 };
 const struct test_suite suite_gqa_threads = {"gqa_threads", cases};

@@ -73,14 +73,6 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_workspace_create(int num_threads, enum
 /* Frees a workspace. Plans made with it must have been destroyed before. NULL is accepted. */
 PKV_API void pkv_workspace_destroy(pkv_workspace *workspace);
 
-/* A parallel_for hook that runs its tasks in an OpenMP parallel region, for a server whose other
- * work runs on OpenMP's threads: attention then shares them. It needs no context. In a build
- * without OpenMP the tasks run one after the other.
- *
- * Any thread; a parallel region of num_tasks threads. */
-PKV_API void pkv_openmp_parallel_for(void *context, int32_t num_tasks, pkv_task_function *task,
-                                     void *task_context);
-
 /* The instruction set whose kernels a workspace uses.
  *
  * Returns the set that was chosen, never PKV_ISA_BEST; PKV_ISA_SCALAR for NULL. O(1). */
