@@ -384,6 +384,23 @@ struct pkv_seq_info {
 PKV_API PKV_NODISCARD enum pkv_status
 pkv_seq_describe(pkv_cache *cache, pkv_seq seq, struct pkv_seq_info *info, int32_t *num_blocks);
 
+/* Shows every sequence to a callback, as pkv_seq_describe describes it, each once: for a scheduler
+ * that looks for one to preempt, or a page that lists what a server works on.
+ *
+ * visit receives a handle and what it names; info->size is the sizeof of the library, as in struct
+ * pkv_block_info (metrics.h). It returns false to stop. context is passed to it as it is. The mutex
+ * is released while visit runs, so it may call the cache, pkv_seq_describe for the blocks of each
+ * group among others; what it is shown is not one snapshot. A sequence that exists all the time is
+ * shown; one that comes or goes meanwhile may be, and its handle may be stale by then. The order is
+ * that of the places that sequences have in the cache: the same calls give the same.
+ *
+ * Returns PKV_OK, also when visit has stopped it; PKV_INVALID_ARGUMENT. Any thread; O(max_seqs +
+ * sequences * groups). */
+PKV_API PKV_NODISCARD enum pkv_status
+pkv_cache_visit_seqs(pkv_cache *cache,
+                     bool (*visit)(void *context, pkv_seq seq, const struct pkv_seq_info *info),
+                     void *context);
+
 /* Copies a sequence's block table of one group, for a debugger or a transfer: entry i is the block
  * of positions [i * block_size, (i + 1) * block_size), -1 where a window has released it. Of a
  * continuous group, the one entry is its slot. The blocks are its own only as long as nothing

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The public calls that read one sequence back: its numbers, and its block tables. */
+ * The public calls that read sequences back: the numbers of one or of all, and block tables. All
+ * are shown in slices that are copied under the mutex and shown without it, as visit shows blocks.
+ */
 #include "base/error.h"
 #include "base/minmax.h"
 #include "base/sized.h"
@@ -30,6 +32,7 @@ static void read_seq(const pkv_cache *cache, const struct seq *seq, struct pkv_s
     const int32_t index = sequence_index(&cache->seqs, seq);
     int64_t min_length = 0;
     *info = (struct pkv_seq_info){
+        .size = sizeof *info,
         .tag = seq->tag,
         .length = seq->length,
         .num_cached = seq->reuse.num_cached,
@@ -70,6 +73,56 @@ enum pkv_status pkv_seq_describe(pkv_cache *cache, pkv_seq handle, struct pkv_se
         return sequence_refuse_stale(handle);
     }
     sized_fill(info, &found);
+    return PKV_OK;
+}
+
+/* Sequences of a slice, and records that are looked at for it. */
+#define SLICE 32
+#define SLICE_RECORDS 512
+
+struct seq_slice {
+    pkv_seq seqs[SLICE];
+    struct pkv_seq_info infos[SLICE];
+    int32_t count;
+};
+
+/* Fills a slice from record `first` on; the record after its last. */
+static int32_t fill_slice(pkv_cache *cache, int32_t first, struct seq_slice *slice)
+{
+    const int32_t end = first + min_i32(cache->config.max_seqs - first, SLICE_RECORDS);
+    int32_t i = first;
+    slice->count = 0;
+    cache_queue(cache);
+    for (; i < end && slice->count < SLICE; i++) {
+        const struct seq *seq = &cache->seqs.at[i];
+        if (seq->state == SEQ_LIVE) {
+            slice->seqs[slice->count] = sequence_handle(&cache->seqs, i);
+            read_seq(cache, seq, &slice->infos[slice->count], NULL);
+            slice->count++;
+        }
+    }
+    cache_unlock(cache);
+    return i;
+}
+
+enum pkv_status pkv_cache_visit_seqs(pkv_cache *cache,
+                                     bool (*visit)(void *context, pkv_seq seq,
+                                                   const struct pkv_seq_info *info),
+                                     void *context)
+{
+    if (cache == NULL || visit == NULL) {
+        return INVALID("%s is NULL", cache == NULL ? "cache" : "visit");
+    }
+    int32_t next = 0;
+    while (next < cache->config.max_seqs) {
+        struct seq_slice slice;
+        next = fill_slice(cache, next, &slice);
+        for (int32_t i = 0; i < slice.count; i++) {
+            if (!visit(context, slice.seqs[i], &slice.infos[i])) {
+                return PKV_OK;
+            }
+        }
+    }
     return PKV_OK;
 }
 

@@ -43,7 +43,7 @@ static bool visit_slice(pkv_cache *cache, int32_t g, int32_t first,
     struct pkv_block_info infos[SLICE];
     const int32_t left = cache->groups[g].config->num_blocks - first;
     const int32_t count = left < SLICE ? left : SLICE;
-    cache_lock(cache);
+    cache_queue(cache);
     for (int32_t i = 0; i < count; i++) {
         infos[i] = info_of(cache, g, first + i);
     }

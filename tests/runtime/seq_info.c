@@ -53,6 +53,106 @@ static void a_sequence_describes_itself(void)
     case_close(&c);
 }
 
+#define MANY 600
+
+/* Handles that a walk has shown, and what it is to do after so many. */
+struct seen {
+    struct runtime_case *c;
+    pkv_seq seqs[MANY];
+    int32_t count;
+    int32_t stop_after;
+    pkv_seq to_destroy; /* by the first visit */
+};
+
+/* What is shown is what the cache says of that handle, and the cache can be called. */
+static bool see(void *context, pkv_seq seq, const struct pkv_seq_info *info)
+{
+    struct seen *seen = context;
+    const struct pkv_seq_info said = info_of(seen->c, seq, NULL);
+    CU_ASSERT(info->size == sizeof *info && info->tag == said.tag && info->length == said.length);
+    CU_ASSERT(info->num_cached == said.num_cached && info->num_blocks == said.num_blocks);
+    CU_ASSERT(info->max_tokens == said.max_tokens && info->max_rewind == said.max_rewind);
+    CU_ASSERT(info->min_length == said.min_length && info->in_step == said.in_step);
+    seen->seqs[seen->count++] = seq;
+    if (seen->to_destroy.id != 0) {
+        ASSERT_STATUS(PKV_OK, pkv_seq_destroy(seen->c->cache, seen->to_destroy));
+        seen->to_destroy.id = 0;
+    }
+    return seen->count < seen->stop_after;
+}
+
+static int32_t walk(struct runtime_case *c, int32_t stop_after, pkv_seq to_destroy,
+                    struct seen *seen)
+{
+    *seen = (struct seen){.c = c, .stop_after = stop_after, .to_destroy = to_destroy};
+    ASSERT_STATUS(PKV_OK, pkv_cache_visit_seqs(c->cache, see, seen));
+    return seen->count;
+}
+
+static int32_t times_seen(const struct seen *seen, pkv_seq seq)
+{
+    int32_t times = 0;
+    for (int32_t i = 0; i < seen->count; i++) {
+        times += seen->seqs[i].id == seq.id;
+    }
+    return times;
+}
+
+/* K11: a walk shows every sequence once, whatever lies between them, and may change the cache. */
+static void a_walk_shows_every_sequence_once(void)
+{
+    static pkv_seq all[MANY];
+    static struct seen seen;
+    struct runtime_case c;
+    prefix_init(&c);
+    c.config.max_seqs = 2 * MANY;
+    case_open(&c);
+    CU_ASSERT_EQUAL(walk(&c, MANY, (pkv_seq){0}, &seen), 0);
+    prefix_run(&c, &a, 100, 20);
+    for (int32_t i = 0; i < MANY; i++) {
+        const struct pkv_seq_options options = {.size = sizeof options, .tag = (uint64_t)i + 1};
+        ASSERT_STATUS(PKV_OK, pkv_seq_create(c.cache, &options, &all[i]));
+    }
+    for (int32_t i = 0; i < MANY; i++) {
+        if (i % 7 != 3 && i < MANY - 40) {
+            ASSERT_STATUS(PKV_OK, pkv_seq_destroy(c.cache, all[i]));
+            all[i].id = 0;
+        }
+    }
+    int32_t num_live = 1;
+    CU_ASSERT(walk(&c, MANY, (pkv_seq){0}, &seen) > 3 * 32 && times_seen(&seen, a.seq.handle) == 1);
+    for (int32_t i = 0; i < MANY; i++) {
+        num_live += all[i].id != 0;
+        CU_ASSERT(all[i].id == 0 || times_seen(&seen, all[i]) == 1);
+    }
+    CU_ASSERT_EQUAL(seen.count, num_live);
+    CU_ASSERT_EQUAL(walk(&c, 5, (pkv_seq){0}, &seen), 5);
+    const pkv_seq last = all[MANY - 1]; /* in a later slice than the first */
+    CU_ASSERT_EQUAL(walk(&c, MANY, last, &seen), num_live - 1);
+    CU_ASSERT_EQUAL(times_seen(&seen, last), 0);
+    ASSERT_REFUSED(PKV_INVALID_ARGUMENT, "visit", pkv_cache_visit_seqs(c.cache, NULL, NULL));
+    ASSERT_REFUSED(PKV_INVALID_ARGUMENT, "cache", pkv_cache_visit_seqs(NULL, see, NULL));
+    prefix_destroy(&c, &a);
+    case_close(&c);
+}
+
+/* What the open step holds is shown as in it, and no more once it is destroyed. */
+static void a_walk_knows_the_open_step(void)
+{
+    static struct seen seen;
+    struct runtime_case c;
+    struct case_step step = {0};
+    open_two(&c);
+    ASSERT_STATUS(PKV_OK, prefix_create(&c, &a, 100, NULL));
+    case_row(&step, &a.seq, 3);
+    ASSERT_STATUS(PKV_OK, prefix_begin(&c, &step, 1));
+    CU_ASSERT(walk(&c, 9, (pkv_seq){0}, &seen) == 1 && info_of(&c, a.seq.handle, NULL).in_step);
+    ASSERT_STATUS(PKV_OK, pkv_seq_destroy(c.cache, a.seq.handle));
+    CU_ASSERT_EQUAL(walk(&c, 9, (pkv_seq){0}, &seen), 0);
+    case_abort(&c, &step);
+    case_close(&c);
+}
+
 /* The shortest possible length is: one less refuses, and it succeeds. */
 static void the_shortest_possible_length_is_exact(void)
 {
@@ -156,6 +256,8 @@ static void readmission_is_counted_after_a_cut_alone(void)
 
 static const struct test_case cases[] = {
     TEST(a_sequence_describes_itself),
+    TEST(a_walk_shows_every_sequence_once),
+    TEST(a_walk_knows_the_open_step),
     TEST(the_shortest_possible_length_is_exact),
     TEST(a_table_is_that_of_the_steps),
     TEST(a_batch_names_the_row_that_is_wrong),

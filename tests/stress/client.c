@@ -275,6 +275,12 @@ static bool take_block(void *context, const struct pkv_block_info *info)
     return info->ref_count >= 0;
 }
 
+static bool take_seq(void *context, pkv_seq seq, const struct pkv_seq_info *info)
+{
+    (void)context;
+    return seq.id != 0 && info->length >= 0;
+}
+
 /* Every call that reads the cache under its mutex: a lock that is left out is a race here. */
 static void look(struct client *client)
 {
@@ -290,6 +296,8 @@ static void look(struct client *client)
                  PKV_OK, PKV_NOT_FOUND, PKV_OK);
     world_expect(world, "visit", pkv_cache_visit(world->cache, take_block, NULL, &next_event),
                  PKV_OK, PKV_OK, PKV_OK);
+    world_expect(world, "sequences", pkv_cache_visit_seqs(world->cache, take_seq, NULL), PKV_OK,
+                 PKV_OK, PKV_OK);
     world_expect(world, "text", pkv_metrics_write(world->cache, take_text, NULL), PKV_OK, PKV_OK,
                  PKV_OK);
 }
