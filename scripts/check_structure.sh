@@ -5,6 +5,7 @@
 #
 #   - a struct in a header of src bears a word of the header's name or of its module's, and where a
 #     header has its whole name, as block.h for struct block, it is in that one
+#   - a header declares no struct forward that another header defines: types form no circle
 #   - a function that a header declares is defined in the .c file of the header's name
 #   - a .c file declares nothing that another file defines
 #   - nothing of src/runtime is named prefix_, as src/prefix is
@@ -47,6 +48,11 @@ check_structs() {
                     best = files[i]
             }
             return best
+        }
+        /^(struct|union) [a-z0-9_]+;/ {
+            name = $2
+            sub(/;.*/, "", name)
+            if (name != stem) print header ":" FNR ": struct " name " is only declared here"
         }
         /^(struct|union) [a-z0-9_]+ \{/ {
             name = $2

@@ -47,7 +47,7 @@ static struct promise promised_before(const struct group *group,
                                     : (struct promise){0};
 }
 
-static struct admission_demand demand_of(const pkv_cache *cache, const struct group *group,
+static struct seq_table_demand demand_of(const pkv_cache *cache, const struct group *group,
                                          const struct admission_request *request,
                                          int32_t num_adopted)
 {
@@ -55,7 +55,7 @@ static struct admission_demand demand_of(const pkv_cache *cache, const struct gr
     const int32_t max_rewind = request->prototype->max_rewind;
     const struct promise before = promised_before(group, request);
     struct promise_set after = group->tables.promises;
-    struct admission_demand demand = {
+    struct seq_table_demand demand = {
         .table = seq_table_adopted(&group->tables, kept_prefix, num_adopted, max_rewind)};
     demand.table.promise = promise_make(&after, request->num_cells, kept_prefix, max_rewind);
     demand.table.promise.reached = demand.table.end;
@@ -82,7 +82,7 @@ static enum pkv_status judge_group(const pkv_cache *cache, int32_t g, enum pkv_s
                                    struct pkv_shortage *shortage)
 {
     const struct group *group = &cache->groups[g];
-    const struct admission_demand *demand = &cache->demands[g];
+    const struct seq_table_demand *demand = &group->demand;
     const int32_t available = admission_available(cache, group);
     const struct shortage_demand wanted = {
         .row = SHORTAGE_NO_ROW,
@@ -106,9 +106,9 @@ static enum pkv_status judge(pkv_cache *cache, const struct admission_request *r
     enum pkv_status status = PKV_OK;
     int64_t num_charged = 0;
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
-        const struct group *group = &cache->groups[g];
+        struct group *group = &cache->groups[g];
         if (group_is_paged(group)) {
-            struct admission_demand *demand = &cache->demands[g];
+            struct seq_table_demand *demand = &group->demand;
             *demand = demand_of(cache, group, request, decision->num_adopted);
             status = judge_group(cache, g, status, shortage);
             decision->num_blocks += demand->table.promise.at_once;

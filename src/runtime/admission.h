@@ -24,18 +24,13 @@ struct admission_request {
     struct quota quota;
 };
 
-/* What it takes in one paged group. */
-struct admission_demand {
-    struct seq_table table; /* after adoption, with its promise */
-    int64_t num_spare;      /* spare blocks taken: newly promised, or adopted */
-};
-
 struct admission_decision {
     int32_t num_adopted; /* leading blocks of the cached prefix, mapped or behind a window */
     int64_t num_blocks;  /* promised in all groups together */
 };
 
-/* Decides a request. PKV_OK: cache->demands and reuse.matched hold what taking needs.
+/* Decides a request. PKV_OK: the demand of each paged group and reuse.matched hold what
+ * taking needs.
  * PKV_NO_BLOCKS, PKV_NEVER_FITS: *shortage says why. */
 enum pkv_status admission_decide(pkv_cache *cache, const struct admission_request *request,
                                  struct admission_decision *decision,

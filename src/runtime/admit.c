@@ -15,7 +15,7 @@ static void take(pkv_cache *cache, const struct admission_request *request, int3
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
         struct group *group = &cache->groups[g];
         if (group_is_paged(group)) {
-            seq_table_admit(&group->tables, index, &cache->demands[g].table);
+            seq_table_admit(&group->tables, index, &group->demand.table);
         }
     }
     if (cache_has_reuse(cache)) {

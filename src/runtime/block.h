@@ -34,6 +34,16 @@ struct block {
     uint64_t freed_ns;   /* when it became free and cached, by the context's now_ns; 0 unknown */
 };
 
+/* What a check found of one block. Create takes one for each block of the largest group, so that a
+ * check takes no memory. */
+struct block_tally {
+    int32_t count;
+    int32_t last_seq; /* + 1; the last sequence whose table named the block */
+    int32_t num_pins;
+    int32_t num_sliding;
+    bool writer_holds;
+};
+
 /* What is written over a block that becomes free without being cached. */
 enum block_scrub { BLOCK_SCRUB_NONE, BLOCK_SCRUB_ZERO, BLOCK_SCRUB_POISON };
 

@@ -50,9 +50,6 @@
 #include "runtime/reuse.h"
 #include "runtime/wait.h"
 
-struct admission_demand;
-struct check_group_cell;
-
 struct pkv_cache {
     /* constant after create */
     struct mem mem;
@@ -80,8 +77,7 @@ struct pkv_cache {
     struct pin_records pins;
     struct events events;
     struct wait_record *first_wait;
-    struct admission_demand *demands;     /* [num_groups], of the admission at hand */
-    struct check_group_cell *check_cells; /* scratch of a check: one a block of the largest group */
+    struct block_tally *tallies; /* scratch of a check: one a block of the largest group */
 };
 
 /* Waits behind the threads that wait already. */

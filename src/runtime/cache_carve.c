@@ -27,7 +27,7 @@ static enum pkv_status carve_groups(const struct pkv_cache_config *config,
         const size_t num_blocks = of.max_blocks > 0 ? (size_t)of.config.num_blocks : 0;
         max_blocks = num_blocks > max_blocks ? num_blocks : max_blocks;
     }
-    cache->check_cells = carve(carver, max_blocks, sizeof *cache->check_cells);
+    cache->tallies = carve(carver, max_blocks, sizeof *cache->tallies);
     return PKV_OK;
 }
 
@@ -69,7 +69,6 @@ enum pkv_status cache_carve(const struct pkv_cache_config *config,
     cache->layers = carve(carver, num_layers, sizeof *cache->layers);
     cache->seqs.at = carve(carver, (size_t)config->max_seqs, sizeof *cache->seqs.at);
     step_carve(config, &cache->step, carver);
-    cache->demands = carve(carver, num_groups, sizeof *cache->demands);
     for (int32_t i = 0; i < config->num_layers; i++) {
         constants_copy(config, i, carver, cache->layer_configs);
     }

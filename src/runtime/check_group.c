@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * First every holder of a block is counted in the block's cell: tables, the open step, pins. Then
- * each block is compared with its cell. */
+ * First every holder of a block is counted in the block's tally: tables, the open step, pins. Then
+ * each block is compared with its tally. */
 #include "runtime/check_group.h"
 
 #include <string.h>
@@ -32,12 +32,12 @@ static void check_entry(pkv_cache *cache, int32_t g, int32_t seq, int32_t i, str
                        "an entry outside the pool (group %d, sequence %d, entry %d)", g, seq, i)) {
         return;
     }
-    struct check_group_cell *cell = &cache->check_cells[block];
+    struct block_tally *tally = &cache->tallies[block];
     const struct block *state = &group->blocks.at[block];
     const int32_t count = pkv_pool_ref_count(group->blocks.pool, block);
     const bool is_own = count == 1 && state->writer == seq;
     const bool is_reserved = i >= config_blocks_of_cells(length, group->config->block_size);
-    report_expect(report, cell->last_seq != seq + 1,
+    report_expect(report, tally->last_seq != seq + 1,
                   "a block twice in one table (group %d, sequence %d, entry %d)", g, seq, i);
     report_expect(report,
                   count <= 1 || state->writer == seq || cells_in(group, length, i) <= state->frozen,
@@ -46,10 +46,10 @@ static void check_entry(pkv_cache *cache, int32_t g, int32_t seq, int32_t i, str
                   "a reserved block that is not the sequence's own (group %d, sequence %d, entry "
                   "%d)",
                   g, seq, i);
-    cell->count++;
-    cell->num_sliding += seq_table_slides(&group->tables.at[seq]);
-    cell->last_seq = seq + 1;
-    cell->writer_holds |= state->writer == seq;
+    tally->count++;
+    tally->num_sliding += seq_table_slides(&group->tables.at[seq]);
+    tally->last_seq = seq + 1;
+    tally->writer_holds |= state->writer == seq;
 }
 
 static void check_table(pkv_cache *cache, int32_t g, int32_t seq, struct report *report)
@@ -96,8 +96,8 @@ static void count_step_references(pkv_cache *cache, int32_t g, struct report *re
                           "a copy source outside the pool (group %d, sequence %d, block %d)", g,
                           cache->step.seqs[i], block)) {
             const int32_t seq = cache->step.seqs[i];
-            cache->check_cells[block].count++;
-            cache->check_cells[block].num_sliding += seq_table_slides(&group->tables.at[seq]);
+            cache->tallies[block].count++;
+            cache->tallies[block].num_sliding += seq_table_slides(&group->tables.at[seq]);
         }
     }
 }
@@ -118,8 +118,8 @@ static void count_pin(pkv_cache *cache, int32_t g, int32_t index, struct report 
         if (pin_maps(group, pin, i) &&
             report_expect(report, is_block(group, block),
                           "a pin without its block (group %d, pin %d)", g, index)) {
-            cache->check_cells[block].count++;
-            cache->check_cells[block].num_pins++;
+            cache->tallies[block].count++;
+            cache->tallies[block].num_pins++;
         }
         ref = node->parent;
     }
@@ -135,7 +135,7 @@ static void check_pinned(pkv_cache *cache, int32_t g, struct report *report)
         }
     }
     for (int32_t block = 0; block < blocks->num_blocks; block++) {
-        const int32_t num_pins = cache->check_cells[block].num_pins;
+        const int32_t num_pins = cache->tallies[block].num_pins;
         num_pinned += num_pins > 0;
         report_expect(report, num_pins == blocks->at[block].num_pins,
                       "a block's number of pins (group %d, block %d)", g, block);
@@ -147,16 +147,16 @@ static void check_pinned(pkv_cache *cache, int32_t g, struct report *report)
 static void check_block(const pkv_cache *cache, int32_t g, int32_t block, struct report *report)
 {
     const struct group *group = &cache->groups[g];
-    const struct check_group_cell *cell = &cache->check_cells[block];
+    const struct block_tally *tally = &cache->tallies[block];
     const struct block *state = &group->blocks.at[block];
     const int32_t count = pkv_pool_ref_count(group->blocks.pool, block);
-    report_expect(report, count == cell->count,
+    report_expect(report, count == tally->count,
                   "a count that is not the number of holders (group %d, block %d)", g, block);
-    report_expect(report, state->num_sliding == cell->num_sliding,
+    report_expect(report, state->num_sliding == tally->num_sliding,
                   "a block's number of holders that slide (group %d, block %d)", g, block);
     report_expect(report, count == 0 || !state->is_stale,
                   "a held block to be overwritten (group %d, block %d)", g, block);
-    report_expect(report, state->writer == NO_SEQ || cell->writer_holds,
+    report_expect(report, state->writer == NO_SEQ || tally->writer_holds,
                   "a writer that does not hold its block (group %d, sequence %d, block %d)", g,
                   state->writer, block);
     report_expect(report, count > 1 || state->frozen == 0,
@@ -197,7 +197,7 @@ static void check_paged(pkv_cache *cache, int32_t g, struct report *report)
 {
     const struct group *group = &cache->groups[g];
     const int32_t num_blocks = group->config->num_blocks;
-    memset(cache->check_cells, 0, (size_t)num_blocks * sizeof *cache->check_cells);
+    memset(cache->tallies, 0, (size_t)num_blocks * sizeof *cache->tallies);
     report->num_broken += pkv_pool_check(group->blocks.pool);
     for (int32_t i = 0; i < cache->seqs.capacity; i++) {
         if (cache->seqs.at[i].state != SEQ_FREE) {

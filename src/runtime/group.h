@@ -25,6 +25,7 @@ struct group {
     struct pkv_kv_view first_view; /* of the first layer that owns pages */
     size_t layer_stride_bytes;     /* from there to the next one's */
     struct step_group step;
+    struct seq_table_demand demand; /* scratch: of the admission at hand */
 };
 
 static inline bool group_is_paged(const struct group *group)

@@ -25,7 +25,7 @@ void reservation_carve(const struct pkv_cache_config *config, bool is_paged,
 
 /* Who writes the tail block from now on, or that its cells are copied. */
 static void claim_tail(struct group *group, int32_t tail_block, int32_t seq, int32_t offset,
-                       struct reservation *reservation)
+                       struct step_reservation *reservation)
 {
     reservation->tail_block = tail_block;
     if (!block_claim(&group->blocks, tail_block, seq, offset, &reservation->writer_change)) {
@@ -33,7 +33,8 @@ static void claim_tail(struct group *group, int32_t tail_block, int32_t seq, int
     }
 }
 
-int32_t reservation_num_spare(const struct reservation *reservation, const struct promise *promise)
+int32_t reservation_num_spare(const struct step_reservation *reservation,
+                              const struct promise *promise)
 {
     const int32_t promised = max_i32(promise->end, reservation->end_before);
     return max_i32(reservation_end(reservation) - promised, 0) +
@@ -41,7 +42,7 @@ int32_t reservation_num_spare(const struct reservation *reservation, const struc
 }
 
 static void avoid_copy(struct group *group, int32_t seq, int32_t available,
-                       struct reservation *reservation)
+                       struct step_reservation *reservation)
 {
     const struct promise *promise = &group->tables.at[seq].promise;
     if (reservation->copied_from != NO_BLOCK &&
@@ -55,14 +56,14 @@ static void avoid_copy(struct group *group, int32_t seq, int32_t available,
 
 /* What the row takes when `available` spare blocks are left. */
 static void reserve(const struct step *step, struct group *group, int32_t row, int32_t available,
-                    struct reservation *reservation)
+                    struct step_reservation *reservation)
 {
     const int32_t seq = step->seqs[row];
     const struct seq_table *table = &group->tables.at[seq];
     const int32_t block_size = group->config->block_size;
     const int32_t length = step_length_before(step, row);
     const int32_t tail = length / block_size;
-    *reservation = (struct reservation){.end_before = table->end, .copied_from = NO_BLOCK};
+    *reservation = (struct step_reservation){.end_before = table->end, .copied_from = NO_BLOCK};
     if (step_q_len(step, row) == 0) {
         return;
     }
@@ -78,7 +79,7 @@ static void reserve(const struct step *step, struct group *group, int32_t row, i
 enum pkv_status reservation_decide(const struct step *step, struct group *group, int32_t row,
                                    enum pkv_status before, struct pkv_shortage *shortage)
 {
-    struct reservation *reservation = &group->step.reservations[row];
+    struct step_reservation *reservation = &group->step.reservations[row];
     const struct seq_table *table = &group->tables.at[step->seqs[row]];
     const int32_t available = seq_table_num_spare(&group->tables) - group->step.num_planned;
     reserve(step, group, row, available, reservation);
@@ -99,7 +100,7 @@ enum pkv_status reservation_decide(const struct step *step, struct group *group,
 
 void reservation_cancel(const struct step *step, struct group *group, int32_t row)
 {
-    const struct reservation *reservation = &group->step.reservations[row];
+    const struct step_reservation *reservation = &group->step.reservations[row];
     if (reservation->writer_change != WRITER_UNCHANGED) {
         block_unclaim(&group->blocks, reservation->tail_block, step->seqs[row],
                       reservation->writer_change);
@@ -109,7 +110,7 @@ void reservation_cancel(const struct step *step, struct group *group, int32_t ro
 void reservation_take(const struct step *step, struct group *group, int32_t row)
 {
     const int32_t seq = step->seqs[row];
-    const struct reservation *reservation = &group->step.reservations[row];
+    const struct step_reservation *reservation = &group->step.reservations[row];
     if (reservation->uncaches_tail) {
         block_uncache(&group->blocks, reservation->tail_block);
     }
@@ -128,7 +129,7 @@ void reservation_take(const struct step *step, struct group *group, int32_t row)
 void reservation_undo(const struct step *step, struct group *group, int32_t row)
 {
     const int32_t seq = step->seqs[row];
-    const struct reservation *reservation = &group->step.reservations[row];
+    const struct step_reservation *reservation = &group->step.reservations[row];
     seq_table_shrink(&group->tables, seq, reservation->end_before);
     if (reservation->copied_from != NO_BLOCK) {
         const int32_t tail = step_length_before(step, row) / group->config->block_size;
@@ -142,7 +143,7 @@ void reservation_undo(const struct step *step, struct group *group, int32_t row)
 void reservation_keep(const struct step *step, struct group *group, int32_t row, int32_t length)
 {
     const int32_t seq = step->seqs[row];
-    const struct reservation *reservation = &group->step.reservations[row];
+    const struct step_reservation *reservation = &group->step.reservations[row];
     if (reservation->copied_from != NO_BLOCK) {
         const bool slides = seq_table_slides(&group->tables.at[seq]);
         block_drop(&group->blocks, reservation->copied_from, seq, slides);

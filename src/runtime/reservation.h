@@ -18,32 +18,19 @@
 
 #include "runtime/group.h"
 
-/* The tail is the block of the row's first new cell.
- *
- *   blocks taken = num_new + (copied_from != NO_BLOCK)
- *   copied_from = NO_BLOCK, or the block that the tail entry named before; the reference of that
- *   entry is the step's until it ends, so that the block's count is unchanged */
-struct reservation {
-    int32_t end_before; /* of the table */
-    int32_t num_new;    /* blocks taken past it */
-    int32_t copied_from;
-    int32_t tail_block; /* the block whose writer changed */
-    enum block_writer_change writer_change;
-    bool uncaches_tail; /* the tail has a node, no block is left to copy it to: write in place */
-};
-
 /* The step's arrays of one group, of a checked config. */
 void reservation_carve(const struct pkv_cache_config *config, bool is_paged,
                        struct step_group *step, struct carver *carver);
 
 /* Where the table of a decided row ends once its blocks are taken. */
-static inline int32_t reservation_end(const struct reservation *reservation)
+static inline int32_t reservation_end(const struct step_reservation *reservation)
 {
     return reservation->end_before + reservation->num_new;
 }
 
 /* Spare blocks that a decided row takes: those past its promise. A copy always is one. */
-int32_t reservation_num_spare(const struct reservation *reservation, const struct promise *promise);
+int32_t reservation_num_spare(const struct step_reservation *reservation,
+                              const struct promise *promise);
 
 /* Decides a row. Returns the verdict (shortage.h) after `before`; whatever it is, the row is
  * decided, and its owner cancels it when the verdict is not PKV_OK. */

@@ -71,6 +71,12 @@ void seq_table_withdraw(struct seq_table_set *tables, int32_t seq);
  * as it is. O(1). */
 int32_t seq_table_num_spare(const struct seq_table_set *tables);
 
+/* What an admission takes in one paged group. */
+struct seq_table_demand {
+    struct seq_table table; /* after adoption, with its promise */
+    int64_t num_spare;      /* spare blocks taken: newly promised, or adopted */
+};
+
 /* A table that has adopted the first num_blocks blocks of a cached prefix, for a sequence that may
  * go back max_rewind tokens: those below kept_end and from hole_end on. */
 struct seq_table seq_table_adopted(const struct seq_table_set *tables, int32_t kept_prefix,
@@ -90,7 +96,7 @@ static inline bool seq_table_maps(const struct seq_table *table, int32_t i)
 }
 
 /* Drops entries from `end` on, last first, so that later blocks are reused, and leaves of cached
- * runs evicted, first. */
+ * prefixes evicted, first. */
 void seq_table_shrink(struct seq_table_set *tables, int32_t seq, int32_t end);
 
 /* Blocks that quotas count for a table that ends at `end`: those mapped, or promised if more. */

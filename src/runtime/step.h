@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * step.h: the state of the one step of a cache, what the open step has in each group, and handles
- * of steps. A leaf: it knows neither groups nor the cache. The files of the step, each using only
- * those above it:
+ * of steps. It knows blocks, but neither groups nor the cache. The files of the step, each using
+ * only those above it:
  *
  *   step         this file
  *   shortage     the verdict on what is wanted: it fits, not now, or never
@@ -22,8 +22,22 @@
 #include "base/carve.h"
 #include "pagedkv/attn.h"
 #include "pagedkv/step.h"
+#include "runtime/block.h"
 
-struct reservation;
+/* What the step takes for one row in one paged group (reservation.h). The tail is the block of the
+ * row's first new cell.
+ *
+ *   blocks taken = num_new + (copied_from != NO_BLOCK)
+ *   copied_from = NO_BLOCK, or the block that the tail entry named before; the reference of that
+ *   entry is the step's until it ends, so that the block's count is unchanged */
+struct step_reservation {
+    int32_t end_before; /* of the table */
+    int32_t num_new;    /* blocks taken past it */
+    int32_t copied_from;
+    int32_t tail_block; /* the block whose writer changed */
+    enum block_writer_change writer_change;
+    bool uncaches_tail; /* the tail has a node, no block is left to copy it to: write in place */
+};
 
 /* What the open step has in one group, [max_step_rows] each. The mutex guards it while no step is
  * open; then it is constant until commit or abort.
@@ -31,7 +45,7 @@ struct reservation;
  *   paged:       reservations, copies [num_copies]
  *   continuous:  slot_ids */
 struct step_group {
-    struct reservation *reservations;
+    struct step_reservation *reservations;
     struct pkv_page_copy *copies;
     int32_t num_copies;
     int32_t num_planned; /* spare blocks that the rows decided so far will take */

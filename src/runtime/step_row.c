@@ -32,7 +32,7 @@ static enum pkv_status decide_quota(const pkv_cache *cache, int32_t row,
     }
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
         const struct group *group = &cache->groups[g];
-        const struct reservation *reservation = &group->step.reservations[row];
+        const struct step_reservation *reservation = &group->step.reservations[row];
         const struct seq_table *table = &group->tables.at[seq];
         const int32_t charge = seq_table_charge(table, reservation_end(reservation));
         num_new += reservation_end(reservation) > table->promise.end ? charge - table->charged : 0;
@@ -51,7 +51,7 @@ static void plan_row(pkv_cache *cache, int32_t row, int32_t sign)
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
         struct group *group = &cache->groups[g];
         if (group_is_paged(group)) {
-            const struct reservation *reservation = &group->step.reservations[row];
+            const struct step_reservation *reservation = &group->step.reservations[row];
             const int32_t seq = cache->step.seqs[row];
             const struct seq_table *table = &group->tables.at[seq];
             const int32_t end = sign > 0 ? reservation_end(reservation) : reservation->end_before;
