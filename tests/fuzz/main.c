@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
  * fuzz [seconds] [seed]: lives of every kind, one seed after the other. The seed and the kind of
- * the life under way are printed when something does not hold, also by a crash; PKV_FUZZ_SECONDS
- * and PKV_TEST_SEED stand for the arguments. Ends at the first faulty seed with status 1. */
-#include <signal.h>
+ * the life under way are printed when something does not hold. They are led by a child process, so
+ * that its parent can print them whatever ends it: a signal, a sanitiser, want of memory.
+ * PKV_FUZZ_SECONDS and PKV_TEST_SEED stand for the arguments. Ends at the first faulty seed with
+ * status 1. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -23,12 +26,18 @@ static const struct {
 enum { NUM_KINDS = sizeof kinds / sizeof kinds[0] };
 
 static long num_faults;
-static char under_way[96]; /* the line that a fault or a crash prints */
+
+/* In memory of both processes. */
+static struct watched {
+    char under_way[96]; /* the line that a fault or a crash prints */
+    bool is_over;
+} * watched;
 
 bool fuzz_expect(bool holds, const char *what, const char *file, int line)
 {
     if (!holds && num_faults++ < 10) {
-        printf("%s%s:%d: %s\n    last error: %s\n", under_way, file, line, what, pkv_last_error());
+        printf("%s%s:%d: %s\n    last error: %s\n", watched->under_way, file, line, what,
+               pkv_last_error());
     }
     return holds;
 }
@@ -137,14 +146,6 @@ static void hook_log(void *context, enum pkv_log_level level, const char *line)
     fuzz_expect(false, line, __FILE__, __LINE__); /* a check found something */
 }
 
-static void crashed(int signal_number)
-{
-    const ssize_t written = write(STDERR_FILENO, under_way, strlen(under_way));
-    (void)written;
-    signal(signal_number, SIG_DFL);
-    raise(signal_number);
-}
-
 static void live(uint64_t seed, int kind, struct fuzz *total)
 {
     struct fuzz fuzz = {.random = {seed * NUM_KINDS + (uint64_t)kind}, .fail_in = -1};
@@ -154,8 +155,8 @@ static void live(uint64_t seed, int kind, struct fuzz *total)
                                     .map_pages = hook_map,
                                     .unmap_pages = hook_unmap,
                                     .log = hook_log};
-    snprintf(under_way, sizeof under_way, "seed %llu, %s: ", (unsigned long long)seed,
-             kinds[kind].name);
+    snprintf(watched->under_way, sizeof watched->under_way,
+             "seed %llu, %s: ", (unsigned long long)seed, kinds[kind].name);
     kinds[kind].live(&fuzz);
     FUZZ_EXPECT(fuzz.num_live == 0 && fuzz.live_bytes == 0);
     total->num_calls += fuzz.num_calls;
@@ -168,17 +169,13 @@ static double seconds_wanted(int argc, char **argv)
     return text != NULL ? strtod(text, NULL) : 3;
 }
 
-int main(int argc, char **argv)
+static int live_on(int argc, char **argv)
 {
     const time_t start = time(NULL);
     const double seconds = seconds_wanted(argc, argv);
     uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : test_seed();
     struct fuzz total = {.num_calls = 0};
     long num_seeds = 0;
-    signal(SIGSEGV, crashed);
-    signal(SIGBUS, crashed);
-    signal(SIGABRT, crashed);
-    signal(SIGFPE, crashed);
     do {
         for (int kind = 0; kind < NUM_KINDS; kind++) {
             live(seed, kind, &total);
@@ -188,5 +185,26 @@ int main(int argc, char **argv)
     } while (num_faults == 0 && difftime(time(NULL), start) < seconds);
     printf("fuzz: %ld seeds, the last %llu; %ld calls, %ld refused, %ld faults\n", num_seeds,
            (unsigned long long)(seed - 1), total.num_calls, total.num_refused, num_faults);
+    watched->is_over = true;
     return num_faults == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+int main(int argc, char **argv)
+{
+    int status = 0;
+    watched =
+        mmap(NULL, sizeof *watched, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    const pid_t child = watched != MAP_FAILED ? fork() : -1;
+    if (child == 0) {
+        return live_on(argc, argv);
+    }
+    if (child < 0 || waitpid(child, &status, 0) != child) {
+        fprintf(stderr, "fuzz: no process\n");
+        return EXIT_FAILURE;
+    }
+    if (!watched->is_over) {
+        fprintf(stderr, "%sthe program ended here, signal %d\n", watched->under_way,
+                WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+    }
+    return watched->is_over && WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILURE;
 }

@@ -14,14 +14,13 @@ struct meddler {
     pkv_seq fixed; /* the sequence that the other thread decodes */
     uint64_t seed;
     atomic_bool is_done;
-    long num_faults; /* answers that no order of events explains */
-    long num_calls;
+    atomic_long num_lives; /* that it has led so far */
+    long num_faults;       /* answers that no order of events explains */
 };
 
 static void count_answer(struct meddler *m, enum pkv_status status, enum pkv_status a,
                          enum pkv_status b, enum pkv_status c)
 {
-    m->num_calls++;
     if (status != a && status != b && status != c) {
         m->num_faults++;
     }
@@ -63,6 +62,7 @@ static void *meddle(void *argument)
     struct test_random random = {m->seed};
     while (!atomic_load(&m->is_done)) {
         meddle_once(m, &random);
+        atomic_fetch_add(&m->num_lives, 1);
     }
     return NULL;
 }
@@ -88,7 +88,9 @@ static void decode_is_bitwise_constant_while_others_come_and_go(void)
     CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, meddle, &meddler), 0);
     const uint32_t tag = c.next_tag;
     enum pkv_status status = PKV_OK;
-    for (int round = 0; status == PKV_OK && round < 3000; round++) {
+    /* On a busy machine the other thread may begin when all rounds are over: there are more then. */
+    for (int round = 0; status == PKV_OK && (round < 3000 || atomic_load(&meddler.num_lives) == 0);
+         round++) {
         struct case_step step = {0};
         c.next_tag = tag; /* the very same token */
         case_row(&step, &fixed, 1);
@@ -105,7 +107,6 @@ static void decode_is_bitwise_constant_while_others_come_and_go(void)
     pthread_join(thread, NULL);
     ASSERT_STATUS(PKV_OK, status);
     CU_ASSERT_EQUAL(meddler.num_faults, 0);
-    CU_ASSERT(meddler.num_calls > 0);
     ASSERT_STATUS(PKV_OK, pkv_seq_destroy(c.cache, fixed.handle));
     CU_ASSERT_EQUAL(case_held(&c, 0), 0);
     case_close(&c);
