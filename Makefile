@@ -87,7 +87,7 @@ static   := $(BUILD)/libpagedkv.a
 shared   := $(BUILD)/libpagedkv.so.$(version)
 unit     := $(BUILD)/tests/unit
 programs := $(unit) $(examples) $(addprefix $(BUILD)/,$(alone))
-gates    := $(addprefix check-,format style structure includes headers words docs)
+gates    := $(addprefix check-,format style structure includes headers stress words docs)
 FILES    ?= tests/vectors/*.txt
 say = $(if $(filter 1,$(V)),@:,@printf '  %-5s %s\n')
 $(if $(filter 1,$(V)),,$(eval .SILENT:))

@@ -88,7 +88,7 @@ static void decode_is_bitwise_constant_while_others_come_and_go(void)
     CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, meddle, &meddler), 0);
     const uint32_t tag = c.next_tag;
     enum pkv_status status = PKV_OK;
-    /* On a busy machine the other thread may begin when all rounds are over: there are more then. */
+    /* On a busy machine the other thread may begin late: there are more rounds then. */
     for (int round = 0; status == PKV_OK && (round < 3000 || atomic_load(&meddler.num_lives) == 0);
          round++) {
         struct case_step step = {0};

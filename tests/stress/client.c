@@ -7,8 +7,7 @@
 
 #include "stress/world.h"
 
-/* A random request whose lock was free, now held, in this state or, with any_alive, a later one. */
-static struct request *pick(struct client *client, enum request_state state, bool any_alive)
+struct request *client_pick(struct client *client, enum request_state state, bool any_alive)
 {
     const int32_t first = random_between(&client->random, 0, NUM_REQUESTS - 1);
     for (int32_t i = 0; i < NUM_REQUESTS; i++) {
@@ -33,6 +32,17 @@ static void drop(struct request *request)
     memset(request->digests, 0, sizeof request->digests);
 }
 
+/* Not long: the client holds the request's lock, and quiet moments wait for it. */
+static void wait_for_room(struct client *client, const struct request *request,
+                          const struct pkv_shortage *shortage)
+{
+    const uint64_t timeout_ns = 100000 * (random_u64(&client->random) % 2);
+    const enum pkv_status status =
+        pkv_wait_free(client->world->cache, request->seq, shortage, timeout_ns);
+    world_expect(client->world, "wait", status, PKV_OK, PKV_NO_BLOCKS, PKV_NEVER_FITS);
+    atomic_fetch_add(&client->world->tally.waits, 1);
+}
+
 static void admit(struct client *client, struct request *request)
 {
     struct world *world = client->world;
@@ -44,6 +54,9 @@ static void admit(struct client *client, struct request *request)
         pkv_seq_admit(world->cache, request->seq, PROMPT(request->ids, n),
                       random_between(&client->random, 0, 8), max_cached, &admission, &shortage);
     if (!world_expect(world, "admit", status, PKV_OK, PKV_NO_BLOCKS, PKV_NEVER_FITS)) {
+        if (status == PKV_NO_BLOCKS) {
+            wait_for_room(client, request, &shortage);
+        }
         return;
     }
     const int32_t hit = admission.num_cached;
@@ -58,7 +71,7 @@ static void admit(struct client *client, struct request *request)
 static void arrive(struct client *client)
 {
     struct world *world = client->world;
-    struct request *request = pick(client, REQUEST_ABSENT, false);
+    struct request *request = client_pick(client, REQUEST_ABSENT, false);
     struct pkv_namespace_field field;
     if (request == NULL) {
         return;
@@ -81,15 +94,37 @@ static void pass_by(struct client *client)
     struct world *world = client->world;
     struct pkv_namespace_field field;
     struct request request = {.tenant = 0};
+    int32_t num_ended = 0;
     request_choose_tokens(&request, &client->random, 0);
-    const struct pkv_seq_options options = request_options(&request, &field);
+    struct pkv_seq_options options = request_options(&request, &field);
+    options.tag = (uint64_t)client->index + 1;
     const enum pkv_status status = pkv_seq_create(world->cache, &options, &request.seq);
     if (world_expect(world, "create", status, PKV_OK, PKV_NO_BLOCKS, PKV_OK)) {
         admit(client, &request);
-        world_expect(world, "destroy", pkv_seq_destroy(world->cache, request.seq), PKV_OK, PKV_OK,
+        world_expect(world, "destroy tagged",
+                     pkv_seq_destroy_tagged(world->cache, options.tag, &num_ended), PKV_OK, PKV_OK,
                      PKV_OK);
+        if (num_ended != 1) {
+            world_fault(&world->wrong_answers, "sequences of a tag", num_ended, 1);
+        }
         world_expect(world, "truncate", pkv_seq_truncate(world->cache, request.seq, 0),
                      PKV_STALE_HANDLE, PKV_STALE_HANDLE, PKV_STALE_HANDLE);
+    }
+}
+
+static void probe_groups(struct client *client, const struct pkv_seq_options *options,
+                         const struct pkv_prompt *prompt, int32_t max_cached)
+{
+    struct world *world = client->world;
+    int32_t cached[MAX_GROUPS];
+    int32_t all = 0;
+    const enum pkv_status status =
+        pkv_cache_probe_groups(world->cache, options, prompt, max_cached, cached, &all);
+    world_expect(world, "probe of groups", status, PKV_OK, PKV_OK, PKV_OK);
+    for (int32_t g = 0; g < world->config.num_groups; g++) {
+        if (cached[g] < all || cached[g] % BLOCK_SIZE != 0) {
+            world_fault(&world->wrong_answers, "tokens of a group", cached[g], all);
+        }
     }
 }
 
@@ -105,6 +140,7 @@ static void probe(struct client *client)
     const enum pkv_status status =
         pkv_cache_probe(world->cache, &options, PROMPT(request.ids, n), 0, n, &answer, NULL);
     world_expect(world, "probe", status, PKV_OK, PKV_OK, PKV_OK);
+    probe_groups(client, &options, PROMPT(request.ids, n), n);
     world_expect(world, "probe's answer", answer.status, PKV_OK, PKV_NO_BLOCKS, PKV_NEVER_FITS);
     if (answer.num_cached % BLOCK_SIZE != 0 || answer.num_cached + answer.num_pending >= n) {
         world_fault(&world->wrong_answers, "tokens probed", answer.num_cached, n);
@@ -114,8 +150,8 @@ static void probe(struct client *client)
 static void fork_one(struct client *client)
 {
     struct world *world = client->world;
-    struct request *parent = pick(client, REQUEST_IDLE, true);
-    struct request *child = parent == NULL ? NULL : pick(client, REQUEST_ABSENT, false);
+    struct request *parent = client_pick(client, REQUEST_IDLE, true);
+    struct request *child = parent == NULL ? NULL : client_pick(client, REQUEST_ABSENT, false);
     pkv_seq seq = {0};
     if (child != NULL && parent->state != REQUEST_RACING) {
         const bool is_open = parent->state == REQUEST_OPEN;
@@ -163,7 +199,7 @@ static void was_cut(struct client *client, struct request *request, int32_t leng
 static void cut(struct client *client)
 {
     struct world *world = client->world;
-    struct request *request = pick(client, REQUEST_IDLE, true);
+    struct request *request = client_pick(client, REQUEST_IDLE, true);
     if (request == NULL) {
         return;
     }
@@ -190,7 +226,7 @@ static void cut(struct client *client)
 static void admit_again(struct client *client)
 {
     struct world *world = client->world;
-    struct request *request = pick(client, REQUEST_IDLE, true);
+    struct request *request = client_pick(client, REQUEST_IDLE, true);
     struct pkv_admission admission = {.size = sizeof admission};
     if (request == NULL) {
         return;
@@ -210,7 +246,7 @@ static void admit_again(struct client *client)
 static void end(struct client *client)
 {
     struct world *world = client->world;
-    struct request *request = pick(client, REQUEST_IDLE, true);
+    struct request *request = client_pick(client, REQUEST_IDLE, true);
     int32_t length = 0;
     if (request == NULL) {
         return;
@@ -243,9 +279,15 @@ static void pin(struct client *client)
 {
     struct world *world = client->world;
     pkv_pin *pin = &client->pins[random_between(&client->random, 0, PINS_A_CLIENT - 1)];
-    struct request *request = pick(client, REQUEST_IDLE, true);
+    struct request *request = client_pick(client, REQUEST_IDLE, true);
     struct pkv_namespace_field field;
     int32_t num_pinned = 0;
+    if (pin->id != 0 && random_between(&client->random, 0, 2) == 0) {
+        world_expect(world, "refresh",
+                     pkv_prefix_refresh(world->cache, *pin, random_u64(&client->random) % 20,
+                                        atomic_load(&world->now_ns)),
+                     PKV_OK, PKV_STALE_HANDLE, PKV_OK);
+    }
     unpin(client, pin);
     if (request == NULL) {
         return;
@@ -263,83 +305,15 @@ static void pin(struct client *client)
     pthread_mutex_unlock(&request->lock);
 }
 
-static bool take_text(void *context, const char *text, size_t bytes)
-{
-    (void)context, (void)text;
-    return bytes > 0;
-}
-
-static bool take_block(void *context, const struct pkv_block_info *info)
-{
-    (void)context;
-    return info->ref_count >= 0;
-}
-
-static bool take_seq(void *context, pkv_seq seq, const struct pkv_seq_info *info)
-{
-    (void)context;
-    return seq.id != 0 && info->length >= 0;
-}
-
-/* Every call that reads the cache under its mutex: a lock that is left out is a race here. */
-static void look(struct client *client)
-{
-    struct world *world = client->world;
-    const struct request request = {.tenant = random_between(&client->random, 0, NUM_TENANTS - 1)};
-    struct pkv_namespace_field field;
-    struct pkv_group_usage usage = {.size = sizeof usage};
-    struct pkv_field_usage used = {.size = sizeof used};
-    uint64_t next_event = 0;
-    (void)request_options(&request, &field);
-    world_expect(world, "usage", pkv_cache_usage(world->cache, 0, &usage), PKV_OK, PKV_OK, PKV_OK);
-    world_expect(world, "usage of a field", pkv_namespace_usage(world->cache, &field, &used),
-                 PKV_OK, PKV_NOT_FOUND, PKV_OK);
-    world_expect(world, "visit", pkv_cache_visit(world->cache, take_block, NULL, &next_event),
-                 PKV_OK, PKV_OK, PKV_OK);
-    world_expect(world, "sequences", pkv_cache_visit_seqs(world->cache, take_seq, NULL), PKV_OK,
-                 PKV_OK, PKV_OK);
-    world_expect(world, "text", pkv_metrics_write(world->cache, take_text, NULL), PKV_OK, PKV_OK,
-                 PKV_OK);
-}
-
-/* What a server's other threads call now and then. */
-static void administer(struct client *client)
-{
-    struct world *world = client->world;
-    const struct request request = {.tenant = random_between(&client->random, 0, NUM_TENANTS - 1)};
-    struct pkv_namespace_field field;
-    struct pkv_event events[16];
-    int32_t ids[16 * BLOCK_SIZE];
-    struct pkv_stats stats = {.size = sizeof stats};
-    enum pkv_status status = PKV_OK;
-    int32_t count = 0;
-    (void)request_options(&request, &field);
-    switch (random_between(&client->random, 0, 5)) {
-    case 0: status = pkv_namespace_flush(world->cache, &field, NULL); break;
-    case 1:
-        status =
-            pkv_namespace_quota(world->cache, &field, 30 * random_between(&client->random, 0, 2));
-        break;
-    case 2:
-        status = pkv_events_drain_tokens(world->cache, events, sizeof *events, 16, ids, NULL,
-                                         &count, NULL);
-        break;
-    case 3: status = pkv_cache_stats(world->cache, &stats); break;
-    case 4: status = pkv_cache_check(world->cache) == 0 ? PKV_OK : PKV_CORRUPT; break;
-    default: status = pkv_prefix_expire(world->cache, atomic_load(&world->now_ns), &count); break;
-    }
-    world_expect(world, "administration", status, PKV_OK, PKV_OK, PKV_OK);
-}
-
 static const struct {
     const char *name;
     void (*run)(struct client *client);
     int32_t weight;
 } acts[] = {
-    {"arrive", arrive, 24}, {"pass by", pass_by, 12}, {"probe", probe, 12},
-    {"fork", fork_one, 8},  {"cut", cut, 8},          {"admit again", admit_again, 8},
-    {"end", end, 6},        {"pin", pin, 6},          {"administer", administer, 1},
-    {"look", look, 1},
+    {"arrive", arrive, 24},   {"pass by", pass_by, 12}, {"probe", probe, 12},
+    {"fork", fork_one, 8},    {"cut", cut, 8},          {"admit again", admit_again, 8},
+    {"end", end, 6},          {"pin", pin, 6},          {"administer", client_administer, 1},
+    {"look", client_look, 1},
 };
 enum { NUM_ACTS = sizeof acts / sizeof acts[0] };
 

@@ -84,10 +84,39 @@ static void open_run(int variant)
     replay_open(&run.stepper.replay, &run.world);
 }
 
+/* Creates sequences until the cache is closed. */
+static void *create_on(void *argument)
+{
+    struct world *world = argument;
+    enum pkv_status status = PKV_OK;
+    while (status == PKV_OK) {
+        pkv_seq seq;
+        status = pkv_seq_create(world->cache, NULL, &seq);
+        world_expect(world, "create while closing", status, PKV_OK, PKV_BUSY, PKV_OK);
+        if (status == PKV_OK) {
+            world_expect(world, "destroy while closing", pkv_seq_destroy(world->cache, seq), PKV_OK,
+                         PKV_OK, PKV_OK);
+        }
+    }
+    return NULL;
+}
+
+static void close_cache(struct world *world)
+{
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, create_on, world) != 0) {
+        CU_FAIL_FATAL("no thread");
+    }
+    sleep_ms(1);
+    pkv_cache_close(world->cache);
+    pthread_join(thread, NULL);
+}
+
 static void close_run(void)
 {
     struct world *world = &run.world;
     stepper_finish(&run.stepper);
+    close_cache(world);
     world_quiet(world);
     world_expect(world, "expire", pkv_prefix_expire(world->cache, UINT64_MAX, NULL), PKV_OK, PKV_OK,
                  PKV_OK);
@@ -185,6 +214,7 @@ static void everything_that_was_to_happen_happened(void)
     say("forks", atomic_load(&tally->forks));
     say("cuts", atomic_load(&tally->cuts));
     say("pins", atomic_load(&tally->pins));
+    say("waits", atomic_load(&tally->waits));
     say("busy", atomic_load(&tally->busy));
     say("ended in a step", atomic_load(&tally->in_step_destroys));
     say("ended beside begin or commit", atomic_load(&tally->raced_destroys));

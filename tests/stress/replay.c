@@ -69,6 +69,20 @@ static uint64_t digest_values(uint64_t digest, const float *values, int32_t coun
     return digest;
 }
 
+/* All tasks of a layer, by this thread; the last one of a phase first. */
+static enum pkv_status run_tasks(pkv_cache *cache, pkv_step step, int32_t layer,
+                                 const struct pkv_layer_io *io)
+{
+    enum pkv_status status = pkv_step_layer_begin(cache, step, layer, io);
+    for (int phase = PKV_PHASE_APPEND; phase < PKV_NUM_PHASES; phase++) {
+        const int32_t count = pkv_step_num_tasks(cache, step, (enum pkv_phase)phase);
+        for (int32_t i = count - 1; i >= 0 && status == PKV_OK; i--) {
+            status = pkv_step_run_task(cache, step, (enum pkv_phase)phase, i, 0);
+        }
+    }
+    return status;
+}
+
 enum pkv_status forward_run(struct forward *forward, pkv_cache *cache, pkv_step step,
                             int32_t num_layers, int32_t num_tokens)
 {
@@ -87,7 +101,8 @@ enum pkv_status forward_run(struct forward *forward, pkv_cache *cache, pkv_step 
         fill(forward->q, num_tokens, HEADS * WIDTH, forward->tags, what);
         fill(forward->k, num_tokens, KV_HEADS * WIDTH, forward->tags, what + 1);
         fill(forward->v, num_tokens, KV_HEADS * WIDTH, forward->tags, what + 2);
-        status = pkv_step_attend(cache, step, layer, &io);
+        status = forward->by_tasks ? run_tasks(cache, step, layer, &io)
+                                   : pkv_step_attend(cache, step, layer, &io);
         for (int32_t i = 0; i < num_tokens; i++) {
             const uint64_t digest =
                 digest_values(forward->digests[i], forward->out + i * HEADS * WIDTH, HEADS * WIDTH);

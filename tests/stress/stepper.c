@@ -142,6 +142,25 @@ static bool begin(struct stepper *stepper, struct open_step *step)
     return is_begun;
 }
 
+/* What the step says of itself. */
+static void describe(struct stepper *stepper, const struct open_step *step)
+{
+    struct world *world = stepper->world;
+    struct pkv_step_view view = {.size = sizeof view};
+    const int32_t last = world->config.num_groups - 1;
+    world_expect(world, "describe a step",
+                 pkv_step_describe(world->cache, step->handle, last, &view), PKV_OK, PKV_OK,
+                 PKV_OK);
+    if (view.num_rows != step->num_joined || view.num_tokens != step->num_tokens) {
+        world_fault(&world->wrong_answers, "rows described", view.num_rows, step->num_joined);
+    }
+    for (int32_t i = 0; i < view.num_rows; i++) {
+        if (view.kv_lens[i] != step->rows[i].first + step->rows[i].q_len) {
+            world_fault(&world->wrong_answers, "keys described", view.kv_lens[i], step->q_lens[i]);
+        }
+    }
+}
+
 /* Every layer, or in a step that will be aborted perhaps not every one; true when to commit. */
 static bool attend(struct stepper *stepper, struct open_step *step)
 {
@@ -152,6 +171,8 @@ static bool attend(struct stepper *stepper, struct open_step *step)
     if (random_between(&stepper->random, 0, 63) == 0) {
         world_quiet(world);
     }
+    describe(stepper, step);
+    stepper->forward.by_tasks = random_between(&stepper->random, 0, 3) == 0;
     world_expect(
         world, "attend",
         forward_run(&stepper->forward, world->cache, step->handle, num_layers, step->num_tokens),

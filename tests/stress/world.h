@@ -52,7 +52,7 @@ struct gate {
 /* How often what happened: a run in which nothing did is no test. */
 struct tally {
     atomic_llong calls, steps, aborts, short_steps, hits, busy, in_step_destroys, raced_destroys;
-    atomic_llong forks, cuts, pins, quiet, checked_tokens, checked_requests;
+    atomic_llong forks, cuts, pins, waits, quiet, checked_tokens, checked_requests;
 };
 
 struct world {
@@ -107,6 +107,7 @@ struct forward {
     float v[MAX_BATCH * KV_HEADS * WIDTH], out[MAX_BATCH * HEADS * WIDTH];
     float lse[MAX_BATCH * HEADS];
     uint64_t tags[MAX_BATCH], digests[MAX_BATCH];
+    bool by_tasks; /* layers are run task by task */
 };
 
 /* Attends all layers of an open step whose tokens have forward->tags; leaves their digests. */
@@ -134,6 +135,13 @@ struct client {
     struct replay replay;
 };
 void *client_live(void *client);
+
+/* A random request whose lock was free, now held, in this state or, with any_alive, a later one. */
+struct request *client_pick(struct client *client, enum request_state state, bool any_alive);
+
+/* Acts that serve no request. */
+void client_look(struct client *client);
+void client_administer(struct client *client);
 
 struct stepper {
     struct world *world;
