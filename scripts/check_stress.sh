@@ -41,6 +41,7 @@ awk -v list="${1:-}" '
     }
     END {
         takes["cache_lock"]
+        takes["cache_queue"]
         do {
             grew = 0
             for (pair in calls) {

@@ -108,6 +108,8 @@ struct pkv_layer_config {
     uint64_t reserved[8];
 };
 
+#define PKV_MAX_LABEL_BYTES 128
+
 /* The configuration of a cache. Its arrays are copied at create, what constants point to included.
  */
 struct pkv_cache_config {
@@ -175,6 +177,11 @@ struct pkv_cache_config {
     /* The event ring keeps the tokens of each event's block too (pkv_events_drain_tokens), in
      * num_events * block_size * 12 bytes more of metadata. */
     bool event_tokens;
+
+    /* The name of this cache among those of a process: every sample of pkv_metrics_write has it as
+     * its label `cache`. UTF-8 without control characters, 1 to PKV_MAX_LABEL_BYTES bytes and a
+     * NUL. Works without the prefix cache too. NULL = no label. */
+    const char *metrics_label;
 };
 
 /* Exact sizes of a cache in bytes. */
@@ -242,9 +249,9 @@ PKV_API enum pkv_status pkv_cache_destroy(pkv_cache *cache, bool force);
  *
  * config->size is set by the caller.
  *
- * Returns PKV_OK and fills *config, whose groups and layers point into the cache and are valid
- * until it is destroyed; hooks and fingerprint are left empty. PKV_INVALID_ARGUMENT. Any thread;
- * O(1). */
+ * Returns PKV_OK and fills *config, whose groups, layers and label point into the cache and are
+ * valid until it is destroyed; hooks and fingerprint are left empty. PKV_INVALID_ARGUMENT. Any
+ * thread; O(1). */
 PKV_API PKV_NODISCARD enum pkv_status pkv_cache_describe(const pkv_cache *cache,
                                                          struct pkv_cache_config *config);
 

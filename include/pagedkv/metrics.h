@@ -5,6 +5,7 @@
  *
  *     pkv_cache_stats(cache, &stats)                    one struct of counters
  *     pkv_metrics_write(cache, write, context)          the same as text, for a scrape
+ *     pkv_metrics_write_caches(caches, n, write, context)   of several caches, by label
  *
  *     pkv_cache_visit(cache, visit, context, &next)     a router learns what is cached ...
  *     for ever
@@ -96,7 +97,8 @@ struct pkv_stats {
 PKV_API PKV_NODISCARD enum pkv_status pkv_cache_stats(pkv_cache *cache, struct pkv_stats *stats);
 
 /* Writes the counters of a cache in the Prometheus text format. Names begin with pagedkv_; those
- * that the field knows are kept. A name that ends in _total only grows.
+ * that the field knows are kept. A name that ends in _total only grows. With config.metrics_label
+ * each sample has the label `cache`, its value escaped as the format says.
  *
  *     kv_cache_usage_perc                      held_blocks / num_blocks, in [0, 1]
  *     prefix_cache_queries_total               queried_tokens
@@ -126,6 +128,24 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_cache_stats(pkv_cache *cache, struct p
 PKV_API PKV_NODISCARD enum pkv_status
 pkv_metrics_write(pkv_cache *cache, bool (*write)(void *context, const char *text, size_t bytes),
                   void *context);
+
+/* Caches that pkv_metrics_write_caches takes at most. */
+#define PKV_MAX_METRICS_CACHES 64
+
+/* The same for several caches of one process: one text, in which the samples of a metric stand
+ * together under one HELP and TYPE, as the format demands.
+ *
+ * caches [num_caches], num_caches in [0, PKV_MAX_METRICS_CACHES], in the order in which their
+ * samples are to stand; if there are several, each has a metrics_label of its own. The counters of
+ * each are of one moment, one cache after the other. write is called once for each metric and
+ * cache; the HELP and TYPE lines come with the first.
+ *
+ * Returns PKV_OK; PKV_IO when write has stopped it; PKV_INVALID_ARGUMENT, with nothing written, and
+ * the last error names the cache. O(num_caches * (num_caches + groups * max_seqs)). */
+PKV_API PKV_NODISCARD enum pkv_status
+pkv_metrics_write_caches(pkv_cache *const *caches, int32_t num_caches,
+                         bool (*write)(void *context, const char *text, size_t bytes),
+                         void *context);
 
 /* ---- blocks -------------------------------------------------------------------------------- */
 

@@ -28,6 +28,7 @@
  *   publish         full blocks enter the index; a matched prefix is adopted; cut and fork
  *   quota           how many blocks the sequences of a namespace hold
  *   seq_options     a caller's options of a sequence
+ *   label           the label of its metrics
  *   seq_life        a sequence is claimed and released with all that it holds
  *   admission       what admission and its dry run, the probe, both decide
  *   batch, step_row, step_plan: the parts of a step (see step.h)
@@ -56,6 +57,7 @@ struct pkv_cache {
     struct pkv_cache_config config; /* as in force; its arrays are the two below */
     struct pkv_group_config *group_configs;
     struct pkv_layer_config *layer_configs;
+    char *label;            /* of its metrics, or NULL */
     int64_t rope_positions; /* every position below has its row in every layer with rope */
     struct group *groups;
     struct layer *layers;

@@ -7,6 +7,7 @@
 #include "runtime/admission.h"
 #include "runtime/check_group.h"
 #include "runtime/constants.h"
+#include "runtime/label.h"
 #include "runtime/reservation.h"
 
 static enum pkv_status carve_groups(const struct pkv_cache_config *config,
@@ -69,6 +70,7 @@ enum pkv_status cache_carve(const struct pkv_cache_config *config,
     cache->layers = carve(carver, num_layers, sizeof *cache->layers);
     cache->seqs.at = carve(carver, (size_t)config->max_seqs, sizeof *cache->seqs.at);
     step_carve(config, &cache->step, carver);
+    cache->label = label_copy(config->metrics_label, carver);
     for (int32_t i = 0; i < config->num_layers; i++) {
         constants_copy(config, i, carver, cache->layer_configs);
     }

@@ -77,6 +77,7 @@ static enum pkv_status copy_config(pkv_cache *cache, const struct config_budget 
     }
     config->groups = cache->group_configs;
     config->layers = cache->layer_configs;
+    config->metrics_label = cache->label;
     cache->rope_positions = constants_rope_positions(config);
     return PKV_OK;
 }

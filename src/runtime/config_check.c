@@ -14,6 +14,7 @@
 #include "base/sized.h"
 #include "prefix/prefix_key.h"
 #include "runtime/config.h"
+#include "runtime/label.h"
 
 #define MAX_NAMESPACES (1 << 24)
 
@@ -189,7 +190,10 @@ static enum pkv_status check_whole(const struct pkv_cache_config *config)
         {"fingerprint_bytes", config->fingerprint_bytes, 0, INT32_MAX},
         {"masked_hash_bits", config->masked_hash_bits, 0, PREFIX_KEY_BITS},
     };
-    const enum pkv_status status = check_bounds("", bounds, sizeof bounds / sizeof bounds[0]);
+    enum pkv_status status = check_bounds("", bounds, sizeof bounds / sizeof bounds[0]);
+    if (status == PKV_OK) {
+        status = label_check(config->metrics_label);
+    }
     if (status != PKV_OK) {
         return status;
     }

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
  * Counters, and their text. Those that only grow are in struct counters; what grows and shrinks is
- * counted at each call. The text is one table: name, type, meaning, value. */
+ * counted at each call. The text is one table: name, type, meaning, value; the samples of several
+ * caches stand together under what the first says of the metric. */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "base/sized.h"
 #include "pagedkv/metrics.h"
 #include "runtime/cache.h"
+#include "runtime/label.h"
 
 static void add_group(const struct group *group, struct pkv_stats *stats)
 {
@@ -111,27 +114,13 @@ struct metric {
     double value;
 };
 
-/* A line's bytes at most: names and helps are those of the table below. */
-#define MAX_TEXT 512
+#define NUM_METRICS 26
 
-static bool write_metric(const struct metric *metric,
-                         bool (*write)(void *context, const char *text, size_t bytes),
-                         void *context)
-{
-    char text[MAX_TEXT];
-    const int bytes = snprintf(
-        text, sizeof text, "# HELP pagedkv_%s %s\n# TYPE pagedkv_%s %s\npagedkv_%s %.17g\n",
-        metric->name, metric->help, metric->name, metric->type, metric->name, metric->value);
-    return bytes > 0 && (size_t)bytes < sizeof text && write(context, text, (size_t)bytes);
-}
-
-static enum pkv_status write_stats(const struct pkv_stats *s,
-                                   bool (*write)(void *context, const char *text, size_t bytes),
-                                   void *context)
+static void metrics_of(const struct pkv_stats *s, struct metric *metrics)
 {
     const char *counter = "counter";
     const char *gauge = "gauge";
-    const struct metric metrics[] = {
+    const struct metric table[NUM_METRICS] = {
         {"kv_cache_usage_perc", gauge, "Held blocks, as a share of all in [0, 1].",
          s->num_blocks > 0 ? (double)s->held_blocks / (double)s->num_blocks : 0},
         {"prefix_cache_queries_total", counter, "Prompt tokens of first admissions.",
@@ -176,9 +165,56 @@ static enum pkv_status write_stats(const struct pkv_stats *s,
         {"events_lost_total", counter, "Events overwritten before they were drained.",
          (double)s->lost_events},
     };
-    for (size_t i = 0; i < sizeof metrics / sizeof metrics[0]; i++) {
-        if (!write_metric(&metrics[i], write, context)) {
-            return refuse(PKV_IO, "the writer stopped at pagedkv_%s", metrics[i].name);
+    memcpy(metrics, table, sizeof table);
+}
+
+/* What a writer is passed at most: names and helps are those of the table above. */
+#define MAX_TEXT (512 + LABEL_TEXT_BYTES)
+
+/* Where text goes. */
+struct writer {
+    bool (*write)(void *context, const char *text, size_t bytes);
+    void *context;
+};
+
+/* A sample of a cache, behind the lines that say what it is when it is the metric's first. */
+static bool write_sample(const struct metric *metric, const char *label, bool is_first,
+                         const struct writer *writer)
+{
+    char text[MAX_TEXT];
+    char labels[LABEL_TEXT_BYTES];
+    int bytes = 0;
+    if (is_first) {
+        bytes = snprintf(text, sizeof text, "# HELP pagedkv_%s %s\n# TYPE pagedkv_%s %s\n",
+                         metric->name, metric->help, metric->name, metric->type);
+    }
+    label_write(label, labels);
+    bytes += snprintf(text + bytes, sizeof text - (size_t)bytes, "pagedkv_%s%s %.17g\n",
+                      metric->name, labels, metric->value);
+    return writer->write(writer->context, text, (size_t)bytes);
+}
+
+static enum pkv_status write_caches(pkv_cache *const *caches, int32_t num_caches,
+                                    const struct writer *writer)
+{
+    double values[PKV_MAX_METRICS_CACHES][NUM_METRICS];
+    struct metric metrics[NUM_METRICS];
+    for (int32_t c = 0; c < num_caches; c++) {
+        struct pkv_stats stats;
+        cache_lock(caches[c]);
+        read_stats(caches[c], &stats);
+        cache_unlock(caches[c]);
+        metrics_of(&stats, metrics);
+        for (int32_t i = 0; i < NUM_METRICS; i++) {
+            values[c][i] = metrics[i].value;
+        }
+    }
+    for (int32_t i = 0; i < NUM_METRICS; i++) {
+        for (int32_t c = 0; c < num_caches; c++) {
+            metrics[i].value = values[c][i];
+            if (!write_sample(&metrics[i], caches[c]->label, c == 0, writer)) {
+                return refuse(PKV_IO, "the writer stopped at pagedkv_%s", metrics[i].name);
+            }
         }
     }
     return PKV_OK;
@@ -188,10 +224,48 @@ enum pkv_status pkv_metrics_write(pkv_cache *cache,
                                   bool (*write)(void *context, const char *text, size_t bytes),
                                   void *context)
 {
-    struct pkv_stats stats = {.size = sizeof stats};
-    if (write == NULL) {
-        return INVALID("write is NULL");
+    if (cache == NULL || write == NULL) {
+        return INVALID("%s is NULL", cache == NULL ? "cache" : "write");
     }
-    const enum pkv_status status = pkv_cache_stats(cache, &stats);
-    return status == PKV_OK ? write_stats(&stats, write, context) : status;
+    const struct writer writer = {.write = write, .context = context};
+    return write_caches(&cache, 1, &writer);
+}
+
+/* Samples of one metric differ by their label alone. */
+static enum pkv_status check_label(pkv_cache *const *caches, int32_t c)
+{
+    const char *label = caches[c]->label;
+    if (label == NULL) {
+        return INVALID("caches[%d] has no metrics_label", c);
+    }
+    for (int32_t i = 0; i < c; i++) {
+        if (strcmp(label, caches[i]->label) == 0) {
+            return INVALID("caches[%d] has the metrics_label of caches[%d]", c, i);
+        }
+    }
+    return PKV_OK;
+}
+
+enum pkv_status pkv_metrics_write_caches(pkv_cache *const *caches, int32_t num_caches,
+                                         bool (*write)(void *context, const char *text,
+                                                       size_t bytes),
+                                         void *context)
+{
+    if (num_caches < 0 || num_caches > PKV_MAX_METRICS_CACHES) {
+        return INVALID("num_caches = %d, outside [0, %d]", num_caches, PKV_MAX_METRICS_CACHES);
+    }
+    if (write == NULL || (caches == NULL && num_caches > 0)) {
+        return INVALID("%s is NULL", write == NULL ? "write" : "caches");
+    }
+    for (int32_t c = 0; c < num_caches; c++) {
+        if (caches[c] == NULL) {
+            return INVALID("caches[%d] is NULL", c);
+        }
+        const enum pkv_status status = num_caches > 1 ? check_label(caches, c) : PKV_OK;
+        if (status != PKV_OK) {
+            return status;
+        }
+    }
+    const struct writer writer = {.write = write, .context = context};
+    return write_caches(caches, num_caches, &writer);
 }

@@ -86,6 +86,8 @@ void client_look(struct client *client)
     look_at_request(client);
     world_expect(world, "text", pkv_metrics_write(world->cache, take_text, NULL), PKV_OK, PKV_OK,
                  PKV_OK);
+    world_expect(world, "texts", pkv_metrics_write_caches(&world->cache, 1, take_text, NULL),
+                 PKV_OK, PKV_OK, PKV_OK);
 }
 
 /* Rarely with force, for then everything cached is gone. */
