@@ -18,12 +18,14 @@
 struct map {
     void *at;
     size_t bytes;
-    bool is_table;
+    enum pkv_map_kind kind;
+    bool is_table; /* of sequences: the index is one of large pages */
 };
 
 struct maps {
     struct map at[MAX_MAPS];
     int count;
+    int num_unmapped; /* with the very bytes and kind that they were mapped with */
 };
 
 static const int32_t limits[] = {4096, 131072, 1048576};
@@ -39,15 +41,18 @@ static void *map(void *context, size_t bytes, size_t alignment, int node, enum p
     void *at = alignment == MEM_TABLE_ALIGNMENT ? mem_map_table(&none, bytes)
                                                 : mem_map(&none, bytes, kind);
     if (at != NULL && maps->count < MAX_MAPS) {
-        maps->at[maps->count++] = (struct map){at, bytes, alignment == MEM_TABLE_ALIGNMENT};
+        maps->at[maps->count++] = (struct map){at, bytes, kind, alignment == MEM_TABLE_ALIGNMENT};
     }
     return at;
 }
 
 static void unmap(void *context, void *memory, size_t bytes, enum pkv_map_kind kind)
 {
-    (void)kind;
-    (void)context;
+    struct maps *maps = context;
+    for (int i = 0; i < maps->count; i++) {
+        const struct map *map = &maps->at[i];
+        maps->num_unmapped += map->at == memory && map->bytes == bytes && map->kind == kind;
+    }
     munmap(memory, bytes);
 }
 
@@ -151,6 +156,30 @@ static void tables_are_mapped_as_they_are_used(void)
     }
 }
 
+static size_t mapped_bytes(const struct maps *maps, enum pkv_map_kind kind)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < maps->count; i++) {
+        bytes += maps->at[i].kind == kind ? maps->at[i].bytes : 0;
+    }
+    return bytes;
+}
+
+/* Of payload and tables each byte is counted, and mapped as what it is: a server may want payload
+ * in memory that a device sees, and tables anywhere. */
+static void the_page_hook_is_told_what_it_maps(void)
+{
+    struct runtime_case c;
+    struct maps maps;
+    struct pkv_cache_sizes sizes = {.size = sizeof sizes};
+    open_counting(&c, &maps, 4096);
+    ASSERT_STATUS(PKV_OK, pkv_cache_size(&c.config, &sizes));
+    CU_ASSERT_EQUAL(mapped_bytes(&maps, PKV_MAP_PAYLOAD), sizes.payload_bytes);
+    CU_ASSERT_EQUAL(mapped_bytes(&maps, PKV_MAP_TABLES), sizes.table_bytes);
+    case_close(&c);
+    CU_ASSERT_EQUAL(maps.num_unmapped, maps.count);
+}
+
 static int64_t resident_bytes(void)
 {
     long total = 0;
@@ -237,6 +266,7 @@ static void late_extras_leave_other_tokens_without(void)
 static const struct test_case cases[] = {
     TEST(no_call_works_by_max_seq_len),
     TEST(tables_are_mapped_as_they_are_used),
+    TEST(the_page_hook_is_told_what_it_maps),
     TEST(the_default_memory_of_tables_has_small_pages),
     TEST(late_extras_leave_other_tokens_without),
     TEST_END,
