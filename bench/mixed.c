@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * mixed: a layer of one long decode row, a prefill chunk and the last token of a prompt in one call,
- * against the same three rows in calls of their own, on one thread and on two; and the rate at
- * which 32 decode rows of different lengths are read. Every row must have the bits that it has
+ * mixed: a layer of one long decode row, a prefill chunk and the last token of a prompt in one
+ * call, against the same three rows in calls of their own, on one thread and on two; and the rate
+ * at which 32 decode rows of different lengths are read. Every row must have the bits that it has
  * alone. f16, 32 query and 8 KV heads of width 128; the 32 rows have 4 and 1 of width 64. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -39,6 +39,7 @@ bench)
     run_attn
     echo
     "$BUILD/bench/bookkeeping"
+    "$BUILD/bench/mixed"
     ;;
 bench-peers)
     ! install_peers || "$BUILD/bench/peers" "$peers/node_modules"
