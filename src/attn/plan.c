@@ -30,13 +30,24 @@ void plan_destroy(pkv_plan *plan)
     hooks_free_array(plan->hooks, plan, 1, sizeof *plan);
 }
 
-bool plan_push_tasks(pkv_plan *plan, struct plan_task task)
+bool plan_push_tasks(pkv_plan *plan, const struct plan_task *task, int32_t span0, int32_t span1,
+                     int32_t partial, int64_t cost)
 {
-    for (task.head = 0; task.head < plan->shape.kv_heads; task.head += task.num_heads) {
-        if (!buffer_push(plan->hooks, &plan->tasks, &plan->num_tasks, &task, sizeof task)) {
-            return false;
-        }
+    const int32_t count = plan->shape.kv_heads / task->num_heads;
+    const size_t bytes = ((size_t)plan->num_tasks + (size_t)count) * sizeof *task;
+    if (count > INT32_MAX - plan->num_tasks || !buffer_grow(plan->hooks, &plan->tasks, bytes)) {
+        return false;
     }
+    struct plan_task *to = (struct plan_task *)plan->tasks.memory + plan->num_tasks;
+    for (int32_t i = 0; i < count; i++, to++) {
+        *to = *task;
+        to->head = i * task->num_heads;
+        to->span0 = span0;
+        to->span1 = span1;
+        to->partial = partial;
+        to->cost = cost;
+    }
+    plan->num_tasks += count;
     return true;
 }
 

@@ -98,8 +98,11 @@ struct pkv_plan {
 pkv_plan *plan_create(pkv_workspace *workspace, const struct pkv_hooks *hooks, int32_t num_threads);
 void plan_destroy(pkv_plan *plan);
 
-/* Adds the task for each range of its num_heads KV heads. false when there is no memory. */
-bool plan_push_tasks(pkv_plan *plan, struct plan_task task);
+/* Adds the task for each range of its num_heads KV heads, with these spans, partial and cost: what
+ * differs between the cuts of a block goes past *task, which stays as it is and is fast to copy.
+ * false when there is no memory. */
+bool plan_push_tasks(pkv_plan *plan, const struct plan_task *task, int32_t span0, int32_t span1,
+                     int32_t partial, int64_t cost);
 
 /* True when there are numbers for so many more partial results. */
 bool plan_can_number(const pkv_plan *plan, int32_t num_partials);

@@ -108,25 +108,23 @@ static bool share_among(pkv_plan *plan, int32_t begin, int32_t count, int32_t sp
 {
     const int32_t *order = (const int32_t *)plan->search_order.memory + begin;
     const int64_t rows = (int64_t)count * gqa_shape_heads_per_kv(&plan->shape);
-    struct plan_task task = {
+    const struct plan_task task = {
         .row = order[0],
         .q1 = 1,
-        .partial = plan->num_partials,
         .first_shared_row = plan->num_shared_rows,
         .num_shared_rows = count,
         .num_heads = plan_task_heads(plan, rows, SPAN_KEYS * rows),
     };
-    task.cost = SPAN_KEYS * rows * task.num_heads;
+    const int64_t cost = SPAN_KEYS * rows * task.num_heads;
     if (!plan_can_number(plan, span1 - span0) ||
         !record_rows(plan, order, count, span1 - span0, span1)) {
         return false;
     }
-    for (task.span0 = span0; task.span0 < span1; task.span0++) {
-        task.span1 = task.span0 + 1;
-        if (!plan_push_tasks(plan, task)) {
+    for (int32_t span = span0; span < span1; span++) {
+        const int32_t partial = plan->num_partials + span - span0;
+        if (!plan_push_tasks(plan, &task, span, span + 1, partial, cost)) {
             return false;
         }
-        task.partial++;
     }
     const int64_t keys = (int64_t)(span1 - span0) * SPAN_KEYS * plan->shape.kv_heads;
     plan->num_read_keys = capped_add(plan->num_read_keys, keys);

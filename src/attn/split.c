@@ -37,24 +37,24 @@ static int64_t cost_limit(const pkv_plan *plan)
 
 /* Cuts the spans of a block between tasks of about the cost limit; *partials counts the spans.
  * O(tasks): a long row has many more spans than there are threads to deal them to. */
-static bool cut_spans(pkv_plan *plan, const struct visible *seen, struct plan_task task,
+static bool cut_spans(pkv_plan *plan, const struct visible *seen, const struct plan_task *task,
                       int32_t *partials)
 {
     const int32_t num_spans = visible_num_spans(seen);
     const int64_t rows =
-        (int64_t)(task.q1 - task.q0) * gqa_shape_heads_per_kv(&plan->shape) * task.num_heads;
-    const int64_t keys = plan->cost_limit / rows + (plan->cost_limit % rows != 0);
-    const int32_t first_partial = task.partial;
-    while (task.span0 < num_spans) {
-        const int64_t from = (int64_t)task.span0 * SPAN_KEYS;
-        task.span1 = visible_span_end(seen, task.span0, keys);
-        task.cost = visible_count(seen, from, (int64_t)task.span1 * SPAN_KEYS) * rows;
-        task.partial = first_partial + *partials;
-        *partials += visible_spans_between(seen, task.span0, task.span1);
-        if (!plan_push_tasks(plan, task)) {
+        (int64_t)(task->q1 - task->q0) * gqa_shape_heads_per_kv(&plan->shape) * task->num_heads;
+    const int64_t keys = divide_up(plan->cost_limit, rows);
+    int32_t span0 = task->span0;
+    while (span0 < num_spans) {
+        const int32_t span1 = visible_span_end(seen, span0, keys);
+        const int32_t seen_keys =
+            visible_count(seen, (int64_t)span0 * SPAN_KEYS, (int64_t)span1 * SPAN_KEYS);
+        if (!plan_push_tasks(plan, task, span0, span1, task->partial + *partials,
+                             seen_keys * rows)) {
             return false;
         }
-        task.span0 = visible_span(seen, task.span1);
+        *partials += visible_spans_between(seen, span0, span1);
+        span0 = visible_span(seen, span1);
     }
     return true;
 }
@@ -68,7 +68,7 @@ static bool split_into_partials(pkv_plan *plan, const struct visible *seen, stru
     const int32_t first_task = plan->num_tasks;
     int32_t partials = 0;
     if (!plan_can_number(plan, visible_num_spans(seen)) ||
-        !cut_spans(plan, seen, task, &partials)) {
+        !cut_spans(plan, seen, &task, &partials)) {
         return false;
     }
     const int32_t num_cuts =
@@ -110,10 +110,7 @@ static bool split_block(pkv_plan *plan, int32_t row_idx, int32_t q0)
     if (shared->first_part >= 0 || cost >= plan->cost_limit) {
         return split_into_partials(plan, &seen, task);
     }
-    task.partial = -1;
-    task.span1 = visible_num_spans(&seen);
-    task.cost = cost;
-    return plan_push_tasks(plan, task);
+    return plan_push_tasks(plan, &task, task.span0, visible_num_spans(&seen), -1, cost);
 }
 
 /* The cost of all rows, as if nothing were shared, and the keys that they read. */
