@@ -5,6 +5,7 @@
 
 #include "attn/check_cache.h"
 #include "attn/gqa_constants.h"
+#include "attn/token_stride.h"
 #include "base/checked.h"
 #include "base/dtype.h"
 #include "base/error.h"
@@ -137,24 +138,6 @@ static enum pkv_status check_window(const struct pkv_gqa_args *args)
     return PKV_OK;
 }
 
-static enum pkv_status check_token_stride(const struct pkv_gqa_args *args, size_t stride,
-                                          int32_t heads, int32_t width, const char *name,
-                                          size_t *resolved)
-{
-    const size_t packed = (size_t)heads * (size_t)width;
-    size_t reach = 0;
-    if (stride != 0 && stride < packed) {
-        return INVALID("%s = %zu, below %d heads of width %d", name, stride, heads, width);
-    }
-    *resolved = stride != 0 ? stride : packed;
-    if (!checked_mul((size_t)args->num_tokens + 1, *resolved, &reach) ||
-        !checked_mul(reach, pkv_dtype_bytes(args->dtype), &reach)) {
-        return INVALID("%s = %zu: the bytes of %d tokens overflow", name, *resolved,
-                       args->num_tokens);
-    }
-    return PKV_OK;
-}
-
 static enum pkv_status check_strides(const struct pkv_gqa_args *args, struct call *call)
 {
     const struct {
@@ -169,8 +152,13 @@ static enum pkv_status check_strides(const struct pkv_gqa_args *args, struct cal
         {args->out_stride, args->num_heads, call->shape.v_width, "out_stride", &call->out_stride},
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        const enum pkv_status status = check_token_stride(
-            args, all[i].stride, all[i].heads, all[i].width, all[i].name, all[i].resolved);
+        const struct token_stride_rows rows = {
+            .num_tokens = args->num_tokens,
+            .dtype = args->dtype,
+            .width = (size_t)all[i].heads * (size_t)all[i].width,
+        };
+        const enum pkv_status status =
+            token_stride_resolve(all[i].name, all[i].stride, &rows, all[i].resolved);
         if (status != PKV_OK) {
             return status;
         }

@@ -289,8 +289,7 @@ enum pkv_status pkv_gqa_start(pkv_workspace *workspace, const struct pkv_gqa_arg
 
 int32_t pkv_gqa_num_tasks(const pkv_workspace *workspace, enum pkv_phase phase)
 {
-    const bool is_phase = (int)phase >= PKV_PHASE_APPEND && (int)phase < PKV_NUM_PHASES;
-    return workspace != NULL && is_phase ? gqa_num_tasks(workspace, phase) : 0;
+    return workspace != NULL ? gqa_num_tasks(workspace, phase) : 0;
 }
 
 enum pkv_status pkv_gqa_run_task(pkv_workspace *workspace, enum pkv_phase phase, int32_t task,
@@ -299,14 +298,10 @@ enum pkv_status pkv_gqa_run_task(pkv_workspace *workspace, enum pkv_phase phase,
     if (workspace == NULL) {
         return INVALID("workspace is NULL");
     }
-    const int num_workers = workspace->team.num_threads;
-    if (worker < 0 || worker >= num_workers) {
-        return INVALID("worker = %d, outside [0, num_threads = %d)", worker, num_workers);
+    const enum pkv_status status =
+        gqa_check_task(workspace, phase, gqa_num_tasks(workspace, phase), task, worker);
+    if (status == PKV_OK) {
+        gqa_run_task(workspace, phase, task, worker);
     }
-    const int32_t num_tasks = pkv_gqa_num_tasks(workspace, phase);
-    if (task < 0 || task >= num_tasks) {
-        return INVALID("task = %d, outside [0, %d) of phase %d", task, num_tasks, (int)phase);
-    }
-    gqa_run_task(workspace, phase, task, worker);
-    return PKV_OK;
+    return status;
 }

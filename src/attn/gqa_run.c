@@ -11,6 +11,7 @@
 #include "attn/partial.h"
 #include "attn/run.h"
 #include "attn/workspace.h"
+#include "base/error.h"
 
 /* A task of a phase, in the scratch of the worker that runs it. */
 typedef void task_function(const struct run *run, int32_t task, float *scratch);
@@ -146,7 +147,21 @@ void gqa_start_layer(pkv_workspace *workspace, const pkv_plan *plan, const struc
 int32_t gqa_num_tasks(const pkv_workspace *workspace, enum pkv_phase phase)
 {
     const pkv_plan *plan = workspace->running;
-    return plan == NULL ? 0 : num_phase_tasks(plan, &workspace->layer.layer, phase);
+    const bool is_phase = (int)phase >= PKV_PHASE_APPEND && (int)phase < PKV_NUM_PHASES;
+    return plan != NULL && is_phase ? num_phase_tasks(plan, &workspace->layer.layer, phase) : 0;
+}
+
+enum pkv_status gqa_check_task(const pkv_workspace *workspace, enum pkv_phase phase,
+                               int32_t num_tasks, int32_t task, int worker)
+{
+    const int num_workers = workspace->team.num_threads;
+    if (worker < 0 || worker >= num_workers) {
+        return INVALID("worker = %d, outside [0, num_threads = %d)", worker, num_workers);
+    }
+    if (task < 0 || task >= num_tasks) {
+        return INVALID("task = %d, outside [0, %d) of phase %d", task, num_tasks, (int)phase);
+    }
+    return PKV_OK;
 }
 
 void gqa_run_task(pkv_workspace *workspace, enum pkv_phase phase, int32_t task, int worker)

@@ -27,15 +27,16 @@
  *   match           the cached prefix that a prompt begins with
  *   publish         full blocks enter the index; a matched prefix is adopted; cut and fork
  *   quota           how many blocks the sequences of a namespace hold
+ *   resident        the lengths that a sequence can be cut to or forked at
  *   seq_options     a caller's options of a sequence
  *   label           the label of its metrics
  *   seq_life        a sequence is claimed and released with all that it holds
  *   admission       what admission and its dry run, the probe, both decide
- *   batch, step_row, step_plan: the parts of a step (see step.h)
+ *   batch, step_row, step_plan, step_layer: the parts of a step (see step.h)
  *
- *   cache_size, cache_create, cache_info, sequence_api, seq_info, fork, admit, wait_free, probe,
- *   pin_api, events_api, priority, flush, visit, keys, metrics, check, step_begin, step_end, ..:
- *   the public calls
+ *   cache_size, cache_create, cache_info, sequence_api, seq_info, fork, truncate, admit, wait_free,
+ *   probe, pin_api, quota_api, events_api, priority, flush, visit, keys, stats, metrics, check,
+ *   step_begin, step_end, ..: the public calls
  *
  * The mutex guards everything not said to be constant after create. What an open step reads while
  * it is not held (attend) does not change until commit or abort: the step's own arrays, the tables

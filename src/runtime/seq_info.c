@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/minmax.h"
 #include "base/sized.h"
-#include "runtime/cache.h"
+#include "runtime/resident.h"
 
 /* Blocks that a table holds; of a continuous group, its slot. */
 static int32_t num_held(const struct group *group, int32_t index)
@@ -15,22 +15,10 @@ static int32_t num_held(const struct group *group, int32_t index)
     return group_is_paged(group) ? seq_table_num_mapped(table, table->end) : 1;
 }
 
-/* The length behind a table's hole from which on all keys are there that a query sees. */
-static int64_t length_behind_hole(const struct group *group, int32_t index)
-{
-    const struct seq_table *table = &group->tables.at[index];
-    const int64_t window = group->config->sliding_window;
-    const bool has_hole = group_is_paged(group) && table->hole_end > table->kept_end;
-    return has_hole && window > 1
-               ? (int64_t)table->hole_end * group->config->block_size + window - 1
-               : 0;
-}
-
 static void read_seq(const pkv_cache *cache, const struct seq *seq, struct pkv_seq_info *info,
                      int32_t *num_blocks)
 {
     const int32_t index = sequence_index(&cache->seqs, seq);
-    int64_t min_length = 0;
     *info = (struct pkv_seq_info){
         .size = sizeof *info,
         .tag = seq->tag,
@@ -38,18 +26,16 @@ static void read_seq(const pkv_cache *cache, const struct seq *seq, struct pkv_s
         .num_cached = seq->reuse.num_cached,
         .max_rewind = seq->max_rewind,
         .max_tokens = seq->max_tokens,
+        .min_length = resident_min_length(cache, index),
         .in_step = seq->in_step,
     };
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
         const int32_t held = num_held(&cache->groups[g], index);
         info->num_blocks += held;
-        const int64_t behind = length_behind_hole(&cache->groups[g], index);
-        min_length = behind > min_length ? behind : min_length;
         if (num_blocks != NULL) {
             num_blocks[g] = held;
         }
     }
-    info->min_length = (int32_t)min_i64(min_length, seq->length);
 }
 
 enum pkv_status pkv_seq_describe(pkv_cache *cache, pkv_seq handle, struct pkv_seq_info *info,

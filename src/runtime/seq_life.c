@@ -5,7 +5,6 @@
 #include "runtime/seq_life.h"
 
 #include "base/error.h"
-#include "base/minmax.h"
 #include "runtime/handle.h"
 #include "runtime/namespace.h"
 #include "runtime/publish.h"
@@ -36,19 +35,6 @@ int32_t seq_life_claim(pkv_cache *cache, const struct seq *prototype)
         }
     }
     return index;
-}
-
-int32_t sequence_min_length(const pkv_cache *cache, int32_t index)
-{
-    const int32_t length = cache->seqs.at[index].length;
-    int32_t least = 0;
-    for (int32_t g = 0; g < cache->config.num_groups; g++) {
-        const struct group *group = &cache->groups[g];
-        if (group_is_paged(group)) {
-            least = max_i32(least, seq_table_min_length(&group->tables, index, length));
-        }
-    }
-    return least;
 }
 
 void seq_life_release(pkv_cache *cache, int32_t index)

@@ -17,10 +17,6 @@ int32_t seq_life_claim(pkv_cache *cache, const struct seq *prototype);
 /* Destroys a live sequence: at once, or, when it is in the open step, as soon as that ends. */
 void seq_life_destroy(pkv_cache *cache, int32_t index);
 
-/* The least length from which on every length up to the present one can be gone back to. 0 can
- * always be. O(groups). */
-int32_t sequence_min_length(const pkv_cache *cache, int32_t index);
-
 /* Releases everything that a destroyed sequence holds, and its index. O(blocks). */
 void seq_life_release(pkv_cache *cache, int32_t index);
 

@@ -12,7 +12,9 @@
  *   step_plan    the attention plan of each group
  *   step_begin   pkv_step_begin and its dry run, pkv_step_fits
  *   step_end     pkv_step_commit, pkv_step_abort
- *   step_attend  one layer of the open step
+ *   step_layer   one layer of the open step, checked
+ *   step_attend  pkv_step_attend
+ *   step_tasks   pkv_step_layer_begin and what runs its tasks
  *   step_view    pkv_step_describe */
 #ifndef PKV_RUNTIME_STEP_H
 #define PKV_RUNTIME_STEP_H
