@@ -182,6 +182,12 @@ struct pkv_cache_config {
      * its label `cache`. UTF-8 without control characters, 1 to PKV_MAX_LABEL_BYTES bytes and a
      * NUL. Works without the prefix cache too. NULL = no label. */
     const char *metrics_label;
+    /* Debugging: pkv_step_begin and pkv_step_fits compare the tokens and extras of a batch with
+     * those of the prompt that admission was given, position by position, and refuse a row that
+     * differs: it would go on with another text than the one whose cached keys it has adopted. A
+     * sequence that is cut inside its prompt (pkv_seq_truncate) may go on in other words from there
+     * on; forks have no prompt. */
+    bool check_tokens;
 };
 
 /* Exact sizes of a cache in bytes. */

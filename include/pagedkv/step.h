@@ -87,7 +87,9 @@ struct pkv_batch {
  * no blocks or passes a quota; PKV_STALE_HANDLE, and the last error names the row;
  * PKV_INVALID_ARGUMENT for a sequence listed twice, a row past max_seq_len or its max_tokens, a
  * position outside the cos/sin tables, a bidirectional range that is cut or unsound (the last error
- * names the row and the range), or more rows or tokens than the configuration allows; PKV_BUSY
+ * names the row and the range), with config.check_tokens a token that is not the prompt's (the last
+ * error names the row and the position), or more rows or tokens than the configuration allows;
+ * PKV_BUSY
  * while a step is open or the cache is closed; PKV_NO_MEMORY while scratch still grows. On a
  * refusal nothing has changed, except that with PKV_NO_BLOCKS, PKV_NEVER_FITS and PKV_NO_MEMORY
  * pins whose time is up by batch->now_ns have ended. Any thread; O(rows + tokens + blocks taken).

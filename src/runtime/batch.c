@@ -145,6 +145,30 @@ static enum pkv_status resolve_ranges(pkv_cache *cache, const struct pkv_batch *
     return status;
 }
 
+/* With config.check_tokens, a row of a prompt brings what admission was given. */
+static enum pkv_status check_prompt(const pkv_cache *cache, const struct pkv_batch *batch,
+                                    int32_t row, const struct seq *seq)
+{
+    const struct seq_tokens_rows *rows = &cache->reuse.tokens;
+    const int32_t index = sequence_index(&cache->seqs, seq);
+    const int32_t q_len = q_len_of(batch, row);
+    if (!cache->config.check_tokens || !cache_has_reuse(cache) || q_len == 0) {
+        return PKV_OK;
+    }
+    const struct pkv_prompt tokens = batch_tokens(batch, cache->step.cu_seqlens[row], q_len);
+    const int32_t at = seq_tokens_mismatch(rows, index, &seq->tokens, seq->length, &tokens);
+    if (at < 0) {
+        return PKV_OK;
+    }
+    const struct pkv_prompt admitted =
+        seq_tokens_at(rows, index, &seq->tokens, seq->length + at, 1);
+    return INVALID("row %d, position %d: token %d (token_extra %llx) is not that of the prompt "
+                   "admitted, %d (%llx)",
+                   row, seq->length + at, tokens.token_ids[at],
+                   (unsigned long long)prompt_extra(&tokens, at), admitted.token_ids[0],
+                   (unsigned long long)prompt_extra(&admitted, 0));
+}
+
 /* What rows touch lies far apart: it is prefetched while all rows are resolved, before the first is
  * decided. `at` is the position of the sequence's next token. */
 static void prefetch_row(const pkv_cache *cache, int32_t seq, int32_t at)
@@ -186,7 +210,10 @@ static enum pkv_status resolve_row(pkv_cache *cache, const struct pkv_batch *bat
     prefetch_row(cache, step->seqs[row], seq->length);
     step->cu_seqlens[row + 1] = step->cu_seqlens[row] + q_len;
     step->kv_lens[row] = seq->length + q_len;
-    const enum pkv_status status = check_positions(cache, row, position_ids, seq->length, q_len);
+    enum pkv_status status = check_positions(cache, row, position_ids, seq->length, q_len);
+    if (status == PKV_OK) {
+        status = check_prompt(cache, batch, row, seq);
+    }
     return status == PKV_OK ? resolve_ranges(cache, batch, row) : status;
 }
 

@@ -19,4 +19,15 @@ enum pkv_status batch_take(const struct pkv_cache_config *config, const struct p
  * cache is closed or a step is open, PKV_STALE_HANDLE, PKV_INVALID_ARGUMENT. The mutex is held. */
 enum pkv_status batch_resolve(pkv_cache *cache, const struct pkv_batch *batch, int32_t *row);
 
+/* `count` tokens of a batch from `first` on. */
+static inline struct pkv_prompt batch_tokens(const struct pkv_batch *batch, int32_t first,
+                                             int32_t count)
+{
+    return (struct pkv_prompt){
+        .token_ids = batch->token_ids + first,
+        .token_extra = batch->token_extra != NULL ? batch->token_extra + first : NULL,
+        .num_tokens = count,
+    };
+}
+
 #endif

@@ -10,6 +10,12 @@
 
 #define PROMPT_NO_ROW (-1)
 
+/* The extra of token i. */
+static inline uint64_t prompt_extra(const struct pkv_prompt *prompt, int32_t i)
+{
+    return prompt->token_extra != NULL ? prompt->token_extra[i] : 0;
+}
+
 /* Ranges of tokens [past, length), as they are named when they are refused. */
 struct prompt_ranges {
     const struct pkv_token_range *at;

@@ -10,6 +10,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/minmax.h"
+#include "runtime/prompt.h"
 #include "runtime/row_stride.h"
 
 static bool row_bytes(int32_t max_seqs, int32_t max_seq_len, size_t entry_bytes, size_t *bytes)
@@ -71,12 +72,26 @@ bool seq_tokens_equal(const struct pkv_prompt *a, const struct pkv_prompt *b, in
         return false;
     }
     for (int32_t i = 0; (a->token_extra != NULL || b->token_extra != NULL) && i < count; i++) {
-        if ((a->token_extra != NULL ? a->token_extra[i] : 0) !=
-            (b->token_extra != NULL ? b->token_extra[i] : 0)) {
+        if (prompt_extra(a, i) != prompt_extra(b, i)) {
             return false;
         }
     }
     return true;
+}
+
+int32_t seq_tokens_mismatch(const struct seq_tokens_rows *rows, int32_t seq,
+                            const struct seq_tokens *of, int32_t first,
+                            const struct pkv_prompt *tokens)
+{
+    const int32_t count = min_i32(of->num_prompt - first, tokens->num_tokens);
+    const struct pkv_prompt prompt = seq_tokens_at(rows, seq, of, first, count);
+    for (int32_t i = 0; i < count; i++) {
+        if (tokens->token_ids[i] != prompt.token_ids[i] ||
+            prompt_extra(tokens, i) != prompt_extra(&prompt, i)) {
+            return i;
+        }
+    }
+    return -1;
 }
 
 static void record(struct seq_tokens_rows *rows, int32_t seq, struct seq_tokens *of, int32_t first,

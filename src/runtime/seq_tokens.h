@@ -53,6 +53,12 @@ struct pkv_prompt seq_tokens_at(const struct seq_tokens_rows *rows, int32_t seq,
 /* The first `count` tokens of both are the same; so many both have. */
 bool seq_tokens_equal(const struct pkv_prompt *a, const struct pkv_prompt *b, int32_t count);
 
+/* The first of `tokens`, which are to stand from position `first` on, that is not that of the
+ * admission's prompt; -1 when there is none. */
+int32_t seq_tokens_mismatch(const struct seq_tokens_rows *rows, int32_t seq,
+                            const struct seq_tokens *of, int32_t first,
+                            const struct pkv_prompt *tokens);
+
 /* Records the prompt of an admission. */
 void seq_tokens_admit(struct seq_tokens_rows *rows, int32_t seq, struct seq_tokens *of,
                       const struct pkv_prompt *prompt);

@@ -73,11 +73,7 @@ static void record_tokens(pkv_cache *cache, const struct pkv_batch *batch, int32
     const int32_t first = step->cu_seqlens[row];
     const int32_t q_len = step_q_len(step, row);
     if (cache_has_reuse(cache) && q_len > 0) {
-        const struct pkv_prompt tokens = {
-            .token_ids = batch->token_ids + first,
-            .token_extra = batch->token_extra != NULL ? batch->token_extra + first : NULL,
-            .num_tokens = q_len,
-        };
+        const struct pkv_prompt tokens = batch_tokens(batch, first, q_len);
         seq_tokens_write(&cache->reuse.tokens, seq, &cache->seqs.at[seq].tokens,
                          step_length_before(step, row), &tokens);
     }
