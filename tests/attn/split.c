@@ -151,9 +151,52 @@ static void a_row_is_cut_for_the_threads_whatever_its_length(void)
     }
 }
 
+/* What each of the threads that are worth waking begins with. */
+static void check_shares(const pkv_plan *plan, int64_t max_task)
+{
+    const struct plan_task *tasks = plan->tasks.memory;
+    const int32_t *first = plan->first_tasks.memory;
+    for (int32_t w = 0; w < plan->num_threads; w++) {
+        int64_t share = 0;
+        for (int32_t i = first[w]; i < first[w + 1]; i++) {
+            share += tasks[i].cost;
+        }
+        CU_ASSERT(share >= plan->cost / plan->num_threads - max_task);
+        CU_ASSERT(share <= plan->cost / plan->num_threads + max_task);
+    }
+}
+
+/* K9: one long decode row beside a prefill chunk and a prompt's last token is dealt to all threads:
+ * no task costs much more than the limit, so the long row ends with the others. */
+static void a_long_row_beside_a_prefill_is_dealt_to_all_threads(void)
+{
+    for (int32_t num_threads = 2; num_threads <= 8; num_threads++) {
+        struct cut_case c;
+        int32_t num_of_long_row = 0;
+        int64_t max_task = 0;
+        open_case(&c, num_threads, 8, 4);
+        c.rows[0] = (struct gqa_row){.q_len = 1, .kv_len = 65536, .copy_src = -1};
+        c.rows[1] = (struct gqa_row){.q_len = 512, .kv_len = 512, .copy_src = -1};
+        c.rows[2] = (struct gqa_row){.q_len = 1, .kv_len = 513, .copy_src = -1};
+        split(&c, 3);
+        check_tasks(&c);
+        const struct plan_task *tasks = c.plan->tasks.memory;
+        for (int32_t i = 0; i < c.plan->num_tasks; i++) {
+            const int64_t span = (int64_t)SPAN_KEYS * (tasks[i].q1 - tasks[i].q0) * 4;
+            CU_ASSERT(tasks[i].cost <= c.plan->cost_limit + span * tasks[i].num_heads);
+            num_of_long_row += tasks[i].row == 0;
+            max_task = tasks[i].cost > max_task ? tasks[i].cost : max_task;
+        }
+        CU_ASSERT(num_of_long_row >= num_threads);
+        check_shares(c.plan, max_task);
+        close_case(&c);
+    }
+}
+
 static const struct test_case cases[] = {
     TEST(tasks_are_those_of_a_walk_over_every_span),
     TEST(a_row_is_cut_for_the_threads_whatever_its_length),
+    TEST(a_long_row_beside_a_prefill_is_dealt_to_all_threads),
     TEST_END,
 };
 const struct test_suite suite_split = {"split", cases};
