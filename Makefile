@@ -71,14 +71,14 @@ $(OBJ)/src/%.o:   includes = -Iinclude -Isrc
 $(OBJ)/bench/%.o: includes = -Iinclude -Isrc -Ibench -Ibench/support
 $(OBJ)/examples/%.o: includes = -Iinclude -Iexamples/support
 $(OBJ)/bench/%.o:                       local = $(openmp) -Wno-unknown-pragmas
-$(OBJ)/tests/%.o: includes = -Iinclude -Isrc -Itests
+$(OBJ)/tests/%.o: includes = -Iinclude -Isrc -Itests -I.
 
 objects   = $(patsubst %.c,$(OBJ)/%.o,$(1))
 sources  := $(filter-out src/attn/kernels_%,$(wildcard src/*/*.c)) \
             $(patsubst %,src/attn/kernels_%.c,$(isas))
 alone    := $(addprefix tests/,vectors numerics kernels stress fuzz dlopen)
-unit_src := $(filter-out $(addsuffix %,$(alone) tests/support tests/abi), \
-                $(wildcard tests/*.c tests/*/*.c))
+unit_src := $(filter-out $(addsuffix %,$(alone) tests/support tests/abi bench/retention/main), \
+                $(wildcard tests/*.c tests/*/*.c bench/retention/*.c))
 # A program is one file or a folder of them; support is what the programs beside it share.
 program   = $(basename $(wildcard $(1)/*.c)) $(patsubst %/,%,$(dir $(wildcard $(1)/*/*.c)))
 examples := $(addprefix $(BUILD)/,$(filter-out %/support,$(sort $(call program,examples))))
@@ -119,7 +119,7 @@ $(shared): $(call objects,$(sources)) src/pagedkv.map
 	$(link) -shared -Wl,-soname,$(soname) -Wl,--version-script=src/pagedkv.map \
 	    $(strict) -o $@ $(filter %.o,$^) -lm -lpthread $(LDLIBS)
 	@ln -sf $(@F) $(BUILD)/$(soname) && ln -sf $(@F) $(BUILD)/libpagedkv.so
-$(unit): $(call objects,$(unit_src))
+$(unit): $(call objects,$(unit_src)) $(BUILD)/bench/libsupport.a
 .SECONDEXPANSION:
 $(addprefix $(BUILD)/,$(alone)): $(BUILD)/%: $$(call objects,$$(wildcard $$*.c $$*/*.c))
 $(unit) $(filter-out %/dlopen,$(addprefix $(BUILD)/,$(alone))): $$(@D)/libsupport.a $(static)

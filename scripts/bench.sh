@@ -40,6 +40,8 @@ bench)
     echo
     "$BUILD/bench/bookkeeping"
     "$BUILD/bench/mixed"
+    echo
+    "$BUILD/bench/retention"
     ;;
 bench-peers)
     ! install_peers || "$BUILD/bench/peers" "$peers/node_modules"

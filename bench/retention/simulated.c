@@ -21,10 +21,23 @@ enum state { ABSENT, HELD, FREE };
 
 struct cell {
     enum state state;
-    bool is_out;    /* of a window, and not retained */
-    bool is_reused; /* was adopted */
-    int64_t time;   /* of its clock, when it became free */
+    bool is_out; /* of a window, and not retained */
+    bool is_settled;
+    int64_t time; /* of its clock, when it became free */
+    int64_t used; /* when it became free last, and not out of a window; 0 = never */
 };
+
+/* What a group has learned, as in prefix/prefix_order.h. */
+struct order {
+    int64_t clock;
+    int32_t capacity;
+    int32_t lateness;
+};
+
+enum { MAX_LATENESS = 12 };
+
+/* Did a request go on from the end of another, and had all of that? */
+enum growth { GROWS_NOT, GROWS, GROWS_HIT };
 
 struct node {
     struct cell cells[NUM_GROUPS];
@@ -41,7 +54,7 @@ struct simulation {
     int32_t num_unused[NUM_GROUPS];
     struct node *nodes;
     int32_t num_blocks[NUM_GROUPS];
-    int64_t clocks[NUM_GROUPS];
+    struct order orders[NUM_GROUPS];
     int64_t out_clock;
     int32_t at; /* the request */
 };
@@ -84,19 +97,28 @@ static int64_t next_use(const struct simulation *sim, int32_t group, int32_t nod
     return INT32_MAX;
 }
 
+/* So much later a cell counts as freed. */
+static int64_t hold_of(const struct simulation *sim, int32_t group, const struct cell *cell)
+{
+    const int64_t num_blocks = sim->num_blocks[group];
+    const int64_t hold = sim->orders[group].lateness >= 0 ? 2 * num_blocks : num_blocks / 2;
+    return cell->is_settled ? hold : 0;
+}
+
 /* The larger of two is evicted first. */
 static int64_t rank(const struct simulation *sim, int32_t group, int32_t node)
 {
     const struct cell *cell = &sim->nodes[node].cells[group];
-    const int64_t age = (cell->is_out ? sim->out_clock : sim->clocks[group]) - cell->time;
-    const int64_t credit = cell->is_reused ? sim->num_blocks[group] / 2 : 0;
+    const struct order *order = &sim->orders[group];
+    const int64_t age = (cell->is_out ? sim->out_clock : order->clock) - cell->time;
     const int64_t out = cell->is_out ? (int64_t)1 << 40 : 0;
     switch (sim->policy) {
     case POLICY_LRU: return age;
     case POLICY_MRU: return -age;
     case POLICY_BELADY: return next_use(sim, group, node) * (1 << 24) + age;
     case POLICY_WINDOWS: return out + age;
-    default: return cell->is_out ? out + age : 2 * (age - credit) - cell->is_reused;
+    default:
+        return cell->is_out ? out + age : 2 * (age - hold_of(sim, group, cell)) - cell->is_settled;
     }
 }
 
@@ -104,10 +126,12 @@ static void evict(struct simulation *sim, int32_t group)
 {
     int32_t victim = -1;
     int64_t best = 0;
+    int32_t num_cached = 0;
     for (int32_t i = 0; i < sim->trace->num_nodes; i++) {
         if (sim->nodes[i].cells[group].state != FREE) {
             continue;
         }
+        num_cached += !sim->nodes[i].cells[group].is_out;
         const int64_t value = rank(sim, group, i);
         if (victim < 0 || value > best) {
             victim = i;
@@ -118,6 +142,9 @@ static void evict(struct simulation *sim, int32_t group)
         measure_fail("the pool of group %d is too small\n", (int)group);
     }
     sim->nodes[victim].cells[group].state = ABSENT;
+    if (!sim->nodes[victim].cells[group].is_out) {
+        sim->orders[group].capacity = num_cached;
+    }
 }
 
 static void take(struct simulation *sim, int32_t group)
@@ -137,7 +164,8 @@ static void set_free(struct simulation *sim, int32_t group, struct cell *cell, b
     const bool has_queue = sim->policy == POLICY_LIBRARY || sim->policy == POLICY_WINDOWS;
     cell->state = FREE;
     cell->is_out = is_out && has_queue;
-    cell->time = cell->is_out ? sim->out_clock++ : sim->clocks[group]++;
+    cell->time = cell->is_out ? sim->out_clock++ : sim->orders[group].clock++;
+    cell->used = cell->is_out ? cell->used : cell->time;
 }
 
 static bool is_covered(const struct simulation *sim, int32_t node)
@@ -174,6 +202,49 @@ static void go_on(struct simulation *sim, int32_t node)
             return;
         }
         at->distance = INT32_MAX;
+    }
+}
+
+/* --- what settles */
+
+static void vote(struct simulation *sim, const struct node *node)
+{
+    for (int32_t group = 0; group < NUM_GROUPS; group++) {
+        struct order *order = &sim->orders[group];
+        const int64_t used = node->cells[group].used;
+        const bool is_end = group == FULL || node->distance <= 0 || node->num_continued == 0;
+        if (used == 0 || !is_end) {
+            continue;
+        }
+        order->lateness += order->clock - used > order->capacity ? 1 : -2;
+        order->lateness = order->lateness > MAX_LATENESS ? MAX_LATENESS : order->lateness;
+        order->lateness = order->lateness < -MAX_LATENESS ? -MAX_LATENESS : order->lateness;
+    }
+}
+
+static bool has_room(const struct simulation *sim, int32_t group, int32_t count)
+{
+    const struct order *order = &sim->orders[group];
+    bool is_overdue = false;
+    for (int32_t i = 0; i < sim->trace->num_nodes; i++) {
+        const struct cell *cell = &sim->nodes[i].cells[group];
+        if (cell->state == FREE && cell->is_settled && !cell->is_out) {
+            is_overdue |= cell->time + hold_of(sim, group, cell) < order->clock;
+            count++;
+        }
+    }
+    return is_overdue || count <= order->capacity;
+}
+
+/* A request ends whose blocks of the group are [first, its last). */
+static void settle(struct simulation *sim, const struct request *request, int32_t group,
+                   int32_t first, enum growth growth)
+{
+    const bool may = growth == GROWS || sim->orders[group].lateness >= 0;
+    if (growth == GROWS_HIT || (may && has_room(sim, group, request->num_blocks - first))) {
+        for (int32_t i = first; i < request->num_blocks; i++) {
+            sim->nodes[request->nodes[i]].cells[group].is_settled = true;
+        }
     }
 }
 
@@ -237,7 +308,7 @@ static void publish(struct simulation *sim, const struct request *request, struc
                 sim->num_unused[group]++; /* an equal block: its own is released */
             }
             if (node->cells[group].state == ABSENT) {
-                node->cells[group].is_reused = false;
+                node->cells[group].is_settled = false;
             }
             node->cells[group].state = HELD;
             tables[group].num_published = i + 1;
@@ -270,12 +341,45 @@ static void admit(struct simulation *sim, const struct request *request, struct 
         table->num_published = hit;
         for (int32_t i = table->first; i < hit; i++) {
             sim->nodes[request->nodes[i]].cells[group].state = HELD;
-            sim->nodes[request->nodes[i]].cells[group].is_reused = true;
+            sim->nodes[request->nodes[i]].cells[group].is_settled = true;
         }
     }
     for (int32_t group = 0; group < NUM_GROUPS; group++) {
         for (int32_t i = hit; i < tables[group].end; i++) {
             take(sim, group);
+        }
+    }
+}
+
+/* Is the last of so many nodes one that nothing went on from? */
+static bool is_end(const struct simulation *sim, const struct request *request, int32_t count)
+{
+    return count > 0 && sim->nodes[request->nodes[count - 1]].num_continued == 0;
+}
+
+static enum growth meet(struct simulation *sim, const struct request *request, int32_t hit)
+{
+    int32_t known = 0;
+    while (known < (request->num_prompt - 1) / TRACE_BLOCK &&
+           sim->nodes[request->nodes[known]].is_known) {
+        known++;
+    }
+    if (known > 0) {
+        vote(sim, &sim->nodes[request->nodes[known - 1]]);
+    }
+    return is_end(sim, request, hit) ? GROWS_HIT : is_end(sim, request, known) ? GROWS : GROWS_NOT;
+}
+
+static void finish(struct simulation *sim, const struct request *request,
+                   const struct table *tables, enum growth growth)
+{
+    for (int32_t group = 0; group < NUM_GROUPS; group++) {
+        settle(sim, request, group, tables[group].first, growth);
+    }
+    retain(sim, request->nodes[request->num_blocks - 1]);
+    for (int32_t group = 0; group < NUM_GROUPS; group++) {
+        for (int32_t i = tables[group].end - 1; i >= tables[group].first; i--) {
+            release(sim, request, &tables[group], group, i, false);
         }
     }
 }
@@ -286,6 +390,7 @@ static int32_t serve(struct simulation *sim, const struct request *request)
     int32_t furthest;
     const int32_t hit = match(sim, request, &furthest);
     const int32_t all = (request->length + TRACE_BLOCK - 1) / TRACE_BLOCK;
+    const enum growth growth = meet(sim, request, hit);
     if (furthest > hit) {
         retain(sim, request->nodes[furthest - 1]);
     }
@@ -296,12 +401,7 @@ static int32_t serve(struct simulation *sim, const struct request *request)
         publish(sim, request, tables, length);
         leave_window(sim, request, &tables[WINDOW], length, all);
     }
-    retain(sim, request->nodes[request->num_blocks - 1]);
-    for (int32_t group = 0; group < NUM_GROUPS; group++) {
-        for (int32_t i = tables[group].end - 1; i >= tables[group].first; i--) {
-            release(sim, request, &tables[group], group, i, false);
-        }
-    }
+    finish(sim, request, tables, growth);
     return hit * TRACE_BLOCK;
 }
 
@@ -311,6 +411,8 @@ int64_t simulated_tokens(const struct trace *trace, enum policy policy, int64_t 
     struct simulation sim = {.trace = trace, .policy = policy, .window = window};
     int64_t sum = 0;
     sim.window_cells = (int32_t)((window - 1 + TRACE_BLOCK - 1) / TRACE_BLOCK);
+    sim.orders[FULL] = (struct order){.clock = 1, .capacity = full_blocks};
+    sim.orders[WINDOW] = (struct order){.clock = 1, .capacity = window_blocks};
     sim.num_unused[FULL] = sim.num_blocks[FULL] = full_blocks;
     sim.num_unused[WINDOW] = sim.num_blocks[WINDOW] = window_blocks;
     sim.nodes = measure_calloc((size_t)trace->num_nodes, sizeof *sim.nodes);

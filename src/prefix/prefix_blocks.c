@@ -23,7 +23,7 @@ int32_t prefix_blocks_class(const struct prefix_index *index, int32_t group, int
     if (priority == PREFIX_EVICT_FIRST) {
         return PREFIX_CLASS_OUT_OF_WINDOW;
     }
-    return PREFIX_CLASS_PRIORITY + 2 * (use->is_decayed ? 0 : priority) + use->is_reused;
+    return PREFIX_CLASS_PRIORITY + 2 * (use->is_decayed ? 0 : priority) + use->is_settled;
 }
 
 /* A free block comes into the class of its priority, or is about to. */
@@ -33,8 +33,8 @@ static int32_t start_use(struct prefix_index *index, int32_t group, int32_t bloc
     const struct prefix_node *node = &index->nodes.nodes[index->block_nodes[group][block] - 1];
     const bool decays = node->priority > 0 && node->retention_ns != 0 &&
                         node->retention_ns < UINT64_MAX - index->now_ns;
-    use->stamp = index->clocks[group]++;
     use->is_decayed = false;
+    prefix_order_stamp(index, group, block);
     if (decays || use->heap_at != 0) {
         prefix_decay_set(index, group, block, decays ? index->now_ns + node->retention_ns : 0);
     }
@@ -51,7 +51,7 @@ static void decay(struct prefix_index *index, int32_t group, int32_t block)
     struct prefix_use *use = &index->block_uses[group][block];
     if (block_pool_class(index->pools[group], block) >= PREFIX_CLASS_PRIORITY + 2) {
         use->is_decayed = true;
-        use->stamp = index->clocks[group]++;
+        prefix_order_stamp(index, group, block);
         block_pool_move(index->pools[group], block, prefix_blocks_class(index, group, block));
     }
 }
@@ -122,7 +122,7 @@ int32_t prefix_index_attach(struct prefix_index *index, struct prefix_ref ref, i
     pkv_assert(index->block_nodes[group][block] == 0);
     pkv_assert(block_pool_class(index->pools[group], block) == BLOCK_POOL_HELD);
     *own = block;
-    index->block_uses[group][block].is_reused = false;
+    index->block_uses[group][block].is_settled = false;
     index->block_nodes[group][block] = ref.index + 1;
     prefix_namespace_count(&index->namespaces, node->namespace_id, 1);
     node->num_blocks++;
@@ -130,42 +130,13 @@ int32_t prefix_index_attach(struct prefix_index *index, struct prefix_ref ref, i
     return block;
 }
 
-/* When a block of a class counts as freed; INT64_MAX for an empty class. */
-static int64_t oldest_in(const struct prefix_index *index, int32_t group, int32_t class)
-{
-    const int32_t block = block_pool_head(index->pools[group], class);
-    const struct prefix_use *uses = index->block_uses[group];
-    if (block == NO_BLOCK) {
-        return INT64_MAX;
-    }
-    return uses[block].stamp +
-           (uses[block].is_reused ? pkv_pool_num_blocks(index->pools[group]) / 2 : 0);
-}
-
-/* The class that is taken from next. */
-static int32_t next_class(const struct prefix_index *index, int32_t group)
-{
-    int32_t class = PREFIX_CLASS_UNINDEXED;
-    while (class < PREFIX_CLASS_PRIORITY &&
-           block_pool_head(index->pools[group], class) == NO_BLOCK) {
-        class ++;
-    }
-    if (class < PREFIX_CLASS_PRIORITY) {
-        return class;
-    }
-    for (; class < BLOCK_POOL_NUM_CLASSES; class += 2) {
-        const int64_t oldest = oldest_in(index, group, class);
-        const int64_t oldest_reused = oldest_in(index, group, class + 1);
-        if (oldest != INT64_MAX || oldest_reused != INT64_MAX) {
-            return class + (oldest_reused < oldest);
-        }
-    }
-    return PREFIX_CLASS_UNINDEXED;
-}
-
 int32_t prefix_index_take(struct prefix_index *index, int32_t group)
 {
-    const int32_t block = block_pool_take_from(index->pools[group], next_class(index, group));
+    const int32_t class = prefix_order_next_class(index, group);
+    if (class >= PREFIX_CLASS_PRIORITY) {
+        prefix_order_evicts(index, group);
+    }
+    const int32_t block = block_pool_take_from(index->pools[group], class);
     if (block != NO_BLOCK && index->block_nodes[group][block] != 0) {
         const struct prefix_ref node = prefix_index_node_of(index, group, block);
         index->num_evictions += prefix_node_is_live(&index->nodes, node); /* else it was flushed */
@@ -187,12 +158,6 @@ bool prefix_index_drop(struct prefix_index *index, int32_t group, int32_t block,
         class = is_worthless ? PREFIX_CLASS_OUT_OF_WINDOW : start_use(index, group, block);
     }
     return block_pool_drop_to(index->pools[group], block, class);
-}
-
-void prefix_index_reuse(struct prefix_index *index, int32_t group, int32_t block)
-{
-    pkv_assert(block_pool_class(index->pools[group], block) == BLOCK_POOL_HELD);
-    index->block_uses[group][block].is_reused = true;
 }
 
 void prefix_index_detach(struct prefix_index *index, int32_t group, int32_t block)

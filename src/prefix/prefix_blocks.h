@@ -7,28 +7,7 @@
 #ifndef PKV_PREFIX_BLOCKS_H
 #define PKV_PREFIX_BLOCKS_H
 
-#include "prefix/prefix_index.h"
-
-/* Classes of free blocks; the lowest is taken first: blocks without a node; those with one that
- * left a window and that no retention point covers; the others, by priority. A priority has two
- * classes, of blocks that were reused and of others, and the one is taken from whose oldest block
- * has been free longer, where reused ones count as freed half a pool later: after as many blocks
- * more had become free. So prompts that are used once do not push out what many use, nor do chats
- * in turn, whose prompts do not all fit, push out each other's; and what was reused is not kept for
- * ever. */
-enum {
-    PREFIX_CLASS_UNINDEXED = 0,
-    PREFIX_CLASS_OUT_OF_WINDOW = 1, /* and those of nodes to evict first */
-    PREFIX_CLASS_PRIORITY = 2       /* + twice the node's, + 1 when the block was reused */
-};
-_Static_assert(PREFIX_CLASS_PRIORITY + 2 * PKV_NUM_PRIORITIES == BLOCK_POOL_NUM_CLASSES,
-               "a pool has as many classes as the index uses");
-
-/* Blocks of a pool that are free and have a node. */
-static inline int32_t prefix_num_cached(const pkv_pool *pool)
-{
-    return pkv_pool_num_free(pool) - block_pool_num_free(pool, PREFIX_CLASS_UNINDEXED);
-}
+#include "prefix/prefix_order.h"
 
 /* Does a retention point (prefix_retain.h) cover this node's block of the group? */
 static inline bool prefix_index_covers(const struct prefix_index *index, int32_t group,
@@ -65,9 +44,6 @@ bool prefix_index_drop(struct prefix_index *index, int32_t group, int32_t block,
 /* The clock, which never goes back: blocks that were free for as long as their claim lasts count as
  * of priority 0 from now on. O(log blocks) for each of them. */
 void prefix_index_set_time(struct prefix_index *index, uint64_t now_ns);
-
-/* An admission adopts the block, which is held. */
-void prefix_index_reuse(struct prefix_index *index, int32_t group, int32_t block);
 
 /* Takes a block, held or free, from its node: its content is not found any more. A block without a
  * node is left alone. */

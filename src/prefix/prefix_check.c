@@ -202,6 +202,37 @@ static void check_heap(struct report *report, const struct prefix_index *index, 
     }
 }
 
+/* The blocks of a class were freed one after the other: the order that its queue has. */
+static void check_class(struct report *report, const struct prefix_index *index, int32_t group,
+                        int32_t class)
+{
+    const struct prefix_use *uses = index->block_uses[group];
+    const struct block_pool_record *records = index->pools[group]->records;
+    int64_t newest = 0;
+    int32_t budget = block_pool_num_free(index->pools[group], class);
+    for (int32_t block = block_pool_head(index->pools[group], class);
+         block != NO_BLOCK && --budget >= 0; block = records[block].next) {
+        report_expect(report, uses[block].stamp > newest,
+                      "a class is not in the order of its stamps (group %d, block %d)", group,
+                      block);
+        newest = uses[block].stamp;
+    }
+}
+
+static void check_order(struct report *report, const struct prefix_index *index, int32_t group)
+{
+    const struct prefix_eviction *order = &index->eviction[group];
+    report_expect(report,
+                  order->capacity >= 0 &&
+                      order->capacity <= pkv_pool_num_blocks(index->pools[group]) &&
+                      order->lateness >= -PREFIX_ORDER_MAX_LATENESS &&
+                      order->lateness <= PREFIX_ORDER_MAX_LATENESS,
+                  "what a group learned of its order is out of range (group %d)", group);
+    for (int32_t class = PREFIX_CLASS_PRIORITY; class < BLOCK_POOL_NUM_CLASSES; class ++) {
+        check_class(report, index, group, class);
+    }
+}
+
 static void check_blocks(struct report *report, const struct prefix_index *index)
 {
     for (int32_t group = 0; group < index->nodes.num_groups; group++) {
@@ -210,6 +241,7 @@ static void check_blocks(struct report *report, const struct prefix_index *index
             check_block(report, index, group, block);
         }
         check_heap(report, index, group);
+        check_order(report, index, group);
     }
 }
 

@@ -6,7 +6,8 @@
  *   priority of a parent              >=  priority of each child
  *   a free block without a node          is in PREFIX_CLASS_UNINDEXED
  *   a free block with a node             is in PREFIX_CLASS_OUT_OF_WINDOW, or in
- *                                        that of its node's priority
+ *                                        that of its node's priority, settled or not, behind
+ *                                        all that were freed before it
  *
  * and of the equations in prefix_node.h, prefix_retain.h, prefix_namespace.h and prefix_field.h. */
 #ifndef PKV_PREFIX_CHECK_H

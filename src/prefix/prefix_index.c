@@ -97,7 +97,7 @@ static void place(struct prefix_index *index, const int32_t *num_blocks, struct 
     index->writer.buffer = carve(metadata, 1, prefix_content_bytes(nodes->block_size));
     index->heaps = carve(metadata, num_groups, sizeof index->heaps[0]);
     index->heap_lengths = carve(metadata, num_groups, sizeof index->heap_lengths[0]);
-    index->clocks = carve(metadata, num_groups, sizeof index->clocks[0]);
+    index->eviction = carve(metadata, num_groups, sizeof index->eviction[0]);
     index->block_nodes = carve(metadata, num_groups, sizeof index->block_nodes[0]);
     index->block_uses = carve(metadata, num_groups, sizeof index->block_uses[0]);
     for (size_t group = 0; group < num_groups; group++) {
@@ -115,6 +115,7 @@ static void place(struct prefix_index *index, const int32_t *num_blocks, struct 
     nodes->tokens = carve(mapped, num_nodes, block_size * sizeof nodes->tokens[0]);
     nodes->extra = carve(mapped, num_nodes, block_size * sizeof nodes->extra[0]);
     nodes->blocks = carve(mapped, num_nodes, num_groups * sizeof nodes->blocks[0]);
+    nodes->used = carve(mapped, num_nodes, num_groups * sizeof nodes->used[0]);
     fields->records = carve(mapped, num_names, sizeof fields->records[0]);
     namespaces->records = carve(mapped, num_names, sizeof namespaces->records[0]);
 }
@@ -170,6 +171,10 @@ static void start(struct prefix_index *index, const struct prefix_config *config
     memcpy(index->pools, config->pools, (size_t)config->num_groups * sizeof index->pools[0]);
     index->config.pools = index->pools;
     set_windows(index, config->windows);
+    for (int32_t group = 0; group < config->num_groups; group++) {
+        index->eviction[group] =
+            (struct prefix_eviction){1, pkv_pool_num_blocks(config->pools[group]), 0};
+    }
     prefix_namespace_start(&index->namespaces);
 }
 

@@ -21,6 +21,7 @@
  *   prefix_match.h    finding: the longest chain of nodes for a prompt
  *   prefix_publish.h  making nodes
  *   prefix_retain.h   retention points: which windows are worth keeping
+ *   prefix_order.h    which of two cached blocks is evicted first
  *   prefix_claim.h    the priority of nodes
  *   prefix_decay.h    when it ends for a block
  *   prefix_blocks.h   the blocks of nodes: attached, taken, dropped, detached
@@ -90,13 +91,22 @@ struct prefix_swept {
     int64_t held;  /* are held still */
 };
 
-/* What decides, beside its class, when a cached block is evicted. */
+/* What decides, beside its node, when a cached block is evicted. */
 struct prefix_use {
     int64_t stamp;        /* of the group's clock, when it became free */
     uint64_t deadline_ns; /* then its priority counts as 0; 0 = never (prefix_decay.h) */
     int32_t heap_at;      /* its place in the heap of deadlines + 1; 0 = not in it */
-    bool is_reused;       /* an admission adopted it since it was published */
+    bool is_settled;      /* counts as freed later (prefix_order.h) */
     bool is_decayed;      /* its deadline came while it was free */
+};
+
+#define PREFIX_ORDER_MAX_LATENESS 12
+
+/* What a group has learned for its order of eviction (prefix_order.h). */
+struct prefix_eviction {
+    int64_t clock;    /* from 1: how often a block became free in a class of priority */
+    int32_t capacity; /* blocks that classes of priority had when one was taken from them last */
+    int8_t lateness;  /* votes: prompts come again late, or, below 0, soon */
 };
 
 /* Open for the other files of this module, and for tests that must break it. */
@@ -119,7 +129,7 @@ struct prefix_index {
     int32_t **heaps;                /* likewise: blocks by deadline, the soonest first */
     int32_t *heap_lengths;          /* [num_groups] */
     uint64_t now_ns;                /* the latest time that was set */
-    int64_t *clocks; /* [num_groups]: how often a block became free in a class of priority */
+    struct prefix_eviction *eviction; /* [num_groups] */
 
     int32_t sweep_at;            /* next node to look at */
     int32_t sweep_left;          /* nodes still to look at */

@@ -115,6 +115,7 @@ int32_t prefix_node_make(struct prefix_node_table *table, const struct prefix_co
     }
     for (int32_t group = 0; group < table->num_groups; group++) {
         prefix_node_blocks(table, made)[group] = NO_BLOCK;
+        prefix_node_used(table, made)[group] = 0;
     }
     return made;
 }

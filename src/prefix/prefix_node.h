@@ -49,6 +49,7 @@ struct prefix_node_table {
     uint64_t *extra;           /* [max_nodes][block_size], touched where a node has some */
     int32_t *blocks;           /* [max_nodes][num_groups], NO_BLOCK = none */
     int32_t *buckets;          /* [num_buckets] */
+    uint32_t *used;            /* likewise: when it was freed last, of prefix_order; 0 = never */
     uint32_t num_buckets;      /* a power of two */
     int32_t max_nodes;
     int32_t block_size;
@@ -102,6 +103,11 @@ static inline uint64_t *prefix_node_extra(const struct prefix_node_table *table,
 static inline int32_t *prefix_node_blocks(const struct prefix_node_table *table, int32_t node)
 {
     return table->blocks + (size_t)node * (size_t)table->num_groups;
+}
+
+static inline uint32_t *prefix_node_used(const struct prefix_node_table *table, int32_t node)
+{
+    return table->used + (size_t)node * (size_t)table->num_groups;
 }
 
 /* Counts the node, by its priority, among its parent's children. */

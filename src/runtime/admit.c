@@ -22,6 +22,7 @@ static void take(pkv_cache *cache, const struct admission_request *request, int3
         seq_tokens_admit(&cache->reuse.tokens, index, &cache->seqs.at[index].tokens,
                          request->prompt);
     }
+    publish_met(cache, index, num_adopted);
     publish_adopt(cache, index, num_adopted);
     if (cache->reuse.num_furthest > num_adopted) {
         publish_missed(cache, request->prototype,

@@ -58,11 +58,13 @@ int32_t match_prefix(pkv_cache *cache, const struct seq *prototype, const struct
                      int32_t max_blocks)
 {
     struct reuse *reuse = &cache->reuse;
+    reuse->num_known = 0;
     reuse->num_furthest = 0;
     if (max_blocks == 0) {
         return 0;
     }
-    int32_t count = match_chain(cache, prototype, prompt, max_blocks);
+    reuse->num_known = match_chain(cache, prototype, prompt, max_blocks);
+    int32_t count = reuse->num_known;
     const struct prefix_window *windows = windows_of(cache, prototype);
     int32_t before;
     do { /* what is resident of a shorter prefix may be cut by an earlier range */

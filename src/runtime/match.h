@@ -19,7 +19,8 @@ int32_t match_chain(pkv_cache *cache, const struct seq *prototype, const struct 
 
 /* The longest cached prefix of at most max_blocks blocks that a sequence like `prototype` can go on
  * from: their nodes are in reuse.matched until the next match, and after them those of a longer
- * prefix, of reuse.num_furthest blocks, that only some group can go on from. */
+ * prefix, of reuse.num_furthest blocks, that only some group can go on from, up to
+ * reuse.num_known, the last that there are. */
 int32_t match_prefix(pkv_cache *cache, const struct seq *prototype, const struct pkv_prompt *prompt,
                      int32_t max_blocks);
 

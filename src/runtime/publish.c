@@ -11,6 +11,7 @@
 #include "base/minmax.h"
 #include "prefix/prefix_blocks.h"
 #include "prefix/prefix_claim.h"
+#include "prefix/prefix_order.h"
 #include "prefix/prefix_publish.h"
 #include "prefix/prefix_retain.h"
 
@@ -35,7 +36,7 @@ static void adopt_in_group(struct prefix_index *index, const struct prefix_ref *
         if (seq_table_maps(table, i)) {
             entries[i] = prefix_index_block(index, nodes[i], group->index);
             block_adopt(&group->blocks, entries[i], slides);
-            prefix_index_reuse(index, group->index, entries[i]);
+            prefix_index_settle(index, group->index, entries[i]);
         }
     }
 }
@@ -89,15 +90,73 @@ static void publish_entry(pkv_cache *cache, struct group *group, int32_t seq, in
     }
 }
 
+/* Is the node that ends num_blocks of what was matched one that nothing went on from? */
+static bool is_end(const pkv_cache *cache, int32_t num_blocks)
+{
+    return num_blocks > 0 &&
+           prefix_index_node(cache->reuse.index, cache->reuse.matched[num_blocks - 1])
+                   ->num_continued == 0;
+}
+
+void publish_met(pkv_cache *cache, int32_t seq, int32_t num_adopted)
+{
+    const int32_t num_known = cache->reuse.num_known;
+    if (num_known > 0) {
+        prefix_index_meet(cache->reuse.index, cache->reuse.matched[num_known - 1]);
+    }
+    cache->seqs.at[seq].reuse.growth = is_end(cache, num_adopted) ? SEQ_GROWS_HIT
+                                       : is_end(cache, num_known) ? SEQ_GROWS
+                                                                  : SEQ_GROWS_NOT;
+}
+
 void publish_missed(pkv_cache *cache, const struct seq *prototype, struct prefix_ref furthest)
 {
     prefix_index_retain(cache->reuse.index, furthest, prototype->max_rewind);
+}
+
+/* Blocks of the sequence's that have nodes, which settle if `settles`. */
+static int32_t settle(pkv_cache *cache, const struct group *group, int32_t seq, bool settles)
+{
+    struct prefix_index *index = cache->reuse.index;
+    const struct seq_table *table = &group->tables.at[seq];
+    const int32_t *entries = seq_table_entries(&group->tables, seq);
+    int32_t count = 0;
+    for (int32_t i = 0; i < cache->seqs.at[seq].reuse.num_published; i++) {
+        if (seq_table_maps(table, i) &&
+            prefix_index_node_of(index, group->index, entries[i]).index != PREFIX_NONE) {
+            count++;
+            if (settles) {
+                prefix_index_settle(index, group->index, entries[i]);
+            }
+        }
+    }
+    return count;
+}
+
+/* What a priority that ends keeps is not to stay beyond that. */
+static bool may_settle(pkv_cache *cache, const struct group *group, int32_t seq)
+{
+    const struct prefix_index *index = cache->reuse.index;
+    const struct seq_reuse *reuse = &cache->seqs.at[seq].reuse;
+    if (reuse->growth == SEQ_GROWS_HIT) {
+        return true;
+    }
+    return (reuse->growth == SEQ_GROWS || prefix_order_is_late(index, group->index)) &&
+           (reuse->retention_ns == 0 || reuse->priority == 0) &&
+           prefix_index_has_room(index, group->index, reuse->priority,
+                                 settle(cache, group, seq, false));
 }
 
 void publish_finish(pkv_cache *cache, int32_t seq)
 {
     const struct seq *of = &cache->seqs.at[seq];
     if (cache_has_reuse(cache) && !of->reuse.no_publish) {
+        for (int32_t g = 0; g < cache->config.num_groups; g++) {
+            const struct group *group = &cache->groups[g];
+            if (may_settle(cache, group, seq)) {
+                settle(cache, group, seq, true);
+            }
+        }
         prefix_index_retain(cache->reuse.index, of->reuse.newest, of->max_rewind);
     }
 }
@@ -189,4 +248,5 @@ void publish_fork(pkv_cache *cache, int32_t parent, int32_t child, int32_t at)
     const int32_t num_blocks = min_i32(from->reuse.num_published, at / cache->reuse.block_size);
     move_newest(index, &to->reuse, ancestor(index, &from->reuse, num_blocks), num_blocks);
     to->reuse.num_tried = num_blocks;
+    to->reuse.growth = from->reuse.growth;
 }

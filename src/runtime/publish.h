@@ -19,6 +19,10 @@ void publish_full_blocks(pkv_cache *cache, int32_t seq);
 /* The sequence is finished: what it published ends in a retention point. */
 void publish_finish(pkv_cache *cache, int32_t seq);
 
+/* An admission matched a prompt and adopted so many blocks: before they are adopted, the index
+ * hears when what was found was used last, and the sequence that may be a chat's next turn. */
+void publish_met(pkv_cache *cache, int32_t seq, int32_t num_adopted);
+
 /* An admission found nodes up to `furthest` resident in some group, and adopted less: it ends in a
  * retention point for sequences like `prototype`. */
 void publish_missed(pkv_cache *cache, const struct seq *prototype, struct prefix_ref furthest);

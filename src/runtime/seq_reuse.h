@@ -7,6 +7,13 @@
 
 #include "prefix/prefix_scope.h"
 
+/* Did it, as it was admitted, go on from the end of what another sequence had held? */
+enum seq_growth {
+    SEQ_GROWS_NOT,
+    SEQ_GROWS,     /* it did, and of that end something was lost */
+    SEQ_GROWS_HIT, /* it did, and adopted all of that */
+};
+
 /* The leading num_published blocks of the sequence have nodes: `newest`, which it holds (the root
  * for none), and its ancestors.
  *
@@ -19,6 +26,7 @@ struct seq_reuse {
     int32_t num_tried;
     int32_t priority;
     uint64_t retention_ns; /* of the priority; 0 = for ever */
+    enum seq_growth growth;
     bool no_publish;
     bool was_admitted;  /* with a prompt */
     bool was_preempted; /* cut to nothing since */

@@ -35,7 +35,7 @@ static void flush_takes_the_nodes_of_one_field_value(void)
     CU_ASSERT_EQUAL(prefix_index_check(fixture.index), 0);
     prefix_case_sweep(&fixture, &swept);
     CU_ASSERT(swept.freed == 2 && swept.held == 2);
-    CU_ASSERT_EQUAL(block_pool_num_free(fixture.pools[0], PREFIX_CLASS_PRIORITY), 3);
+    CU_ASSERT_EQUAL(prefix_num_cached(fixture.pools[0]), 3);
     prefix_case_release(&fixture, &held);
     CU_ASSERT_EQUAL(block_pool_num_free(fixture.pools[0], PREFIX_CLASS_UNINDEXED), 32 - 3);
     CU_ASSERT_EQUAL(prefix_index_num_used(fixture.index), 3);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/window.h"
+#include "prefix/prefix_order.h"
 #include "prefix_case.h"
 
 #define BS 2
@@ -29,14 +30,21 @@ struct model_node {
     int32_t priority;
     int32_t distance;
     int32_t num_continued;
+    int64_t used[GROUPS]; /* when its block became free last, 0 = never */
 };
 
 struct model_block {
     int32_t count;
     int32_t queue;
     int64_t time;
-    bool is_reused;
+    bool is_settled;
     int32_t node;
+};
+
+struct model_order {
+    int64_t clock;
+    int32_t capacity;
+    int32_t lateness;
 };
 
 struct model {
@@ -46,8 +54,9 @@ struct model {
     struct model_node nodes[NODES];
     struct model_block blocks[GROUPS][BLOCKS];
     int64_t now;
-    int64_t clocks[GROUPS];
+    struct model_order orders[GROUPS];
     struct prefix_swept retired; /* not yet reported */
+    int32_t num_late, num_soon;
     int32_t num_inserted, num_found, num_refused, num_hits;
     int64_t num_retired;
 };
@@ -124,19 +133,28 @@ static bool is_same_chain(const struct model *model, int32_t at, const struct mo
            is_same_chain(model, node->parent, &model->nodes[made->parent]);
 }
 
-/* When a block counts as freed: later if it was reused. */
-static int64_t freed(const struct model_block *block)
+static bool is_settled(const struct model_block *block)
 {
-    return block->time + (block->queue > 1 && block->is_reused ? BLOCKS / 2 : 0);
+    return block->queue > 1 && block->is_settled;
 }
 
-/* Of two blocks of one queue that count as freed at once, the one that was not reused goes. */
-static bool goes_before(const struct model_block *a, const struct model_block *b)
+/* When a block counts as freed: later if it is settled. */
+static int64_t freed(const struct model_block *block, const struct model_order *order)
+{
+    const int32_t hold = order->lateness >= 0 ? 2 * BLOCKS : BLOCKS / 2;
+    return block->time + (is_settled(block) ? hold : 0);
+}
+
+/* Of two blocks of one queue that count as freed at once, the one that is not settled goes. */
+static bool goes_before(const struct model_block *a, const struct model_block *b,
+                        const struct model_order *order)
 {
     if (a->queue != b->queue) {
         return a->queue < b->queue;
     }
-    return freed(a) < freed(b) || (freed(a) == freed(b) && b->is_reused);
+    const int64_t freed_a = freed(a, order);
+    const int64_t freed_b = freed(b, order);
+    return freed_a < freed_b || (freed_a == freed_b && is_settled(b));
 }
 
 static int32_t next_block(const struct model *model, int32_t group)
@@ -145,17 +163,41 @@ static int32_t next_block(const struct model *model, int32_t group)
     for (int32_t b = 0; b < BLOCKS; b++) {
         const struct model_block *block = &model->blocks[group][b];
         const struct model_block *than = best < 0 ? NULL : &model->blocks[group][best];
-        if (block->count == 0 && (than == NULL || goes_before(block, than))) {
+        if (block->count == 0 &&
+            (than == NULL || goes_before(block, than, &model->orders[group]))) {
             best = b;
         }
     }
     return best;
 }
 
-static void put(struct model *model, int32_t group, int32_t block, int32_t queue)
+/* Is there room for so many more settled blocks in the queue? */
+static bool has_room(const struct model *model, int32_t group, int32_t queue, int32_t num_blocks)
 {
-    model->blocks[group][block].queue = queue;
-    model->blocks[group][block].time = queue > 1 ? model->clocks[group]++ : model->now++;
+    const struct model_order *order = &model->orders[group];
+    bool is_overdue = false;
+    for (int32_t b = 0; b < BLOCKS; b++) {
+        const struct model_block *block = &model->blocks[group][b];
+        if (block->count == 0 && is_settled(block)) {
+            num_blocks++;
+            is_overdue |= block->queue == queue && freed(block, order) < order->clock;
+        }
+    }
+    return num_blocks <= order->capacity || is_overdue;
+}
+
+static void put(struct model *model, int32_t group, int32_t at, int32_t queue)
+{
+    struct model_block *block = &model->blocks[group][at];
+    struct model_order *order = &model->orders[group];
+    if (queue < 2) {
+        block->queue = queue;
+        block->time = model->now++;
+        return;
+    }
+    block->queue = queue;
+    block->time = order->clock++;
+    model->nodes[block->node].used[group] = block->time;
 }
 
 static void unlink_block(struct model *model, int32_t group, int32_t block)
@@ -229,6 +271,13 @@ static void raise_model(struct model *model, int32_t at, int32_t priority)
 static int32_t take(struct model *model, int32_t group)
 {
     const int32_t expected = next_block(model, group);
+    int32_t num_cached = 0;
+    for (int32_t b = 0; b < BLOCKS; b++) {
+        num_cached += model->blocks[group][b].count == 0 && model->blocks[group][b].queue > 1;
+    }
+    if (expected >= 0 && model->blocks[group][expected].queue > 1) {
+        model->orders[group].capacity = num_cached;
+    }
     CU_ASSERT_EQUAL_FATAL(prefix_index_take(model->fixture.index, group), expected);
     if (expected >= 0) {
         struct model_block *block = &model->blocks[group][expected];
@@ -275,7 +324,7 @@ static void attach(struct model *model, int32_t at, int32_t group)
     if (expected == block) {
         node->blocks[group] = block;
         model->blocks[group][block].node = at;
-        model->blocks[group][block].is_reused = false;
+        model->blocks[group][block].is_settled = false;
     }
     if (pick(model, 3) > 0) {
         drop(model, group, block, pick(model, 3) == 0);
@@ -416,9 +465,12 @@ static void touch_block(struct model *model)
     } else if (block->node >= 0) {
         block_pool_hold(model->fixture.pools[group], at);
         block->count++;
+        const int32_t priority = pick(model, PKV_NUM_PRIORITIES);
+        const bool has_some = has_room(model, group, 2 + priority, 1);
+        CU_ASSERT_EQUAL(prefix_index_has_room(model->fixture.index, group, priority, 1), has_some);
         if (pick(model, 2) == 0) {
-            prefix_index_reuse(model->fixture.index, group, at);
-            block->is_reused = true;
+            prefix_index_settle(model->fixture.index, group, at);
+            block->is_settled = true;
         }
     } else {
         prefix_index_detach(model->fixture.index, group, at); /* has no effect */
@@ -542,6 +594,30 @@ static void retain_one(struct model *model)
     }
 }
 
+static void meet_one(struct model *model)
+{
+    const int32_t at = pick(model, NODES);
+    const struct model_node *node = &model->nodes[at];
+    for (int32_t group = 0; node->is_used && group < GROUPS; group++) {
+        struct model_order *order = &model->orders[group];
+        const int32_t block = node->blocks[group];
+        const bool is_held = block >= 0 && model->blocks[group][block].count > 0;
+        const bool is_end = windows[group] == 0 || node->distance <= 0 || node->num_continued == 0;
+        if (node->used[group] == 0 || is_held || !is_end) {
+            continue;
+        }
+        const bool is_late = order->clock - node->used[group] > order->capacity;
+        order->lateness += is_late ? 1 : -2;
+        order->lateness = order->lateness > 12 ? 12 : order->lateness;
+        order->lateness = order->lateness < -12 ? -12 : order->lateness;
+        model->num_late += is_late;
+        model->num_soon += !is_late;
+    }
+    if (node->is_used) {
+        prefix_index_meet(model->fixture.index, node->ref);
+    }
+}
+
 static void operate(struct model *model)
 {
     const int32_t kind = pick(model, 100);
@@ -551,8 +627,10 @@ static void operate(struct model *model)
         hold_or_release(model);
     } else if (kind < 70) {
         touch_block(model);
-    } else if (kind < 94) {
+    } else if (kind < 92) {
         look_up(model);
+    } else if (kind < 94) {
+        meet_one(model);
     } else if (kind < 95) {
         raise_one(model);
     } else if (kind < 96) {
@@ -599,7 +677,7 @@ static int32_t class_of(const struct model_block *block)
 {
     const bool has_priority = block->queue > 1;
     return block->count > 0 ? -1
-           : has_priority   ? 2 + 2 * (block->queue - 2) + block->is_reused
+           : has_priority   ? 2 + 2 * (block->queue - 2) + is_settled(block)
                             : block->queue;
 }
 
@@ -609,6 +687,9 @@ static void agree(struct model *model)
     agree_on_nodes(model);
     for (int32_t group = 0; group < GROUPS; group++) {
         const pkv_pool *pool = model->fixture.pools[group];
+        const struct prefix_eviction *order = &model->fixture.index->eviction[group];
+        CU_ASSERT_EQUAL(order->lateness, model->orders[group].lateness);
+        CU_ASSERT_EQUAL(order->capacity, model->orders[group].capacity);
         CU_ASSERT_EQUAL_FATAL(pkv_pool_check(pool), 0);
         for (int32_t b = 0; b < BLOCKS; b++) {
             const struct model_block *block = &model->blocks[group][b];
@@ -633,6 +714,9 @@ static void model_open(struct model *model, int32_t key_bits)
     for (int32_t i = 0; i < GROUPS * BLOCKS; i++) {
         model->blocks[i / BLOCKS][i % BLOCKS] = (struct model_block){.node = -1, .time = i};
     }
+    for (int32_t group = 0; group < GROUPS; group++) {
+        model->orders[group] = (struct model_order){.clock = 1, .capacity = BLOCKS};
+    }
     model->now = GROUPS * BLOCKS;
 }
 
@@ -649,6 +733,7 @@ static void run_with_a_hash_of(int32_t key_bits)
     CU_ASSERT(model.num_inserted > OPERATIONS / 100 && model.num_found > OPERATIONS / 200);
     CU_ASSERT(model.num_refused > 0 && model.num_hits > OPERATIONS / 400);
     CU_ASSERT(model.num_retired > 0);
+    CU_ASSERT(model.num_late > OPERATIONS / 1000 && model.num_soon > OPERATIONS / 1000);
     CU_ASSERT_EQUAL(model.fixture.memory.calls, calls); /* I1: nothing was taken after create */
     for (int32_t i = 0; i < SPACES; i++) {
         prefix_scope_close(model.fixture.index, &model.spaces[i]);
