@@ -1,17 +1,54 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# check_includes.sh: who may include whom, and that files of a module do so in one direction only.
-# Prints every line that breaks the table and every circle, and exits 1; --circles lists the circles
-# alone.
+# check_includes.sh [--circles | --table]: who may include whom, and that files of a module do so in
+# one direction only. Prints every line that breaks the table below and every circle, and exits 1.
+# --circles lists the circles alone, --table prints the table as docs/design.md has it.
 #
-#   runtime -> attn, slots, prefix, pages, alloc, base      prefix -> pages, alloc, base
-#   slots, pages -> alloc, base      alloc -> base
-#   attn    -> base, and of alloc block_table.h alone
-#   kernels (kernels_*, vec_*) -> kernels*.h, vec_*.h, cpu.h, intrinsics, a few C headers
-#   one file a package: jemalloc in alloc/mem.c, xxHash in prefix/prefix_hash.c, OpenMP in
-#   attn/openmp.c; no .c is included
+# Beside the table: kernels (kernels_*, vec_*) -> kernels*.h, vec_*.h, cpu.h, intrinsics, a few C
+# headers; one file a package: jemalloc in alloc/mem.c, xxHash in prefix/prefix_hash.c, OpenMP in
+# attn/openmp.c; no .c is included.
 set -eu
+
+# A module and what it may include: modules, or a single header. Its own files are understood, and
+# so are the public headers of each (below).
+table='base
+alloc base
+pages alloc base
+prefix pages alloc base
+slots alloc base
+attn base alloc/block_table.h
+runtime attn slots prefix pages alloc base'
+
+# A module and its public headers; all others are runtime's.
+public='base pagedkv/base.h
+alloc pagedkv/alloc.h
+pages pagedkv/pages.h
+slots pagedkv/slots.h
+attn pagedkv/attn.h pagedkv/contract.h'
+
+# list_of NAME LINES: the words behind NAME in its line
+list_of() {
+    echo "$2" | awk -v name="$1" '$1 == name { $1 = ""; print }'
+}
+
+# The table in Markdown, and why it has what is no module.
+print_table() {
+    echo "$table" | awk '
+        BEGIN { print "| module | may include |\n|---|---|" }
+        {
+            module = $1
+            others = NF == 1 ? "nothing of ours" : $2
+            for (i = 3; i <= NF; i++) others = others ", " $i
+            sub(/alloc.block_table.h/, "`&`: tables are checked in one place for all callers",
+                others)
+            print "| " module " | " others " |"
+        }
+        END {
+            print "| kernels_*, vec_*.h | `kernels*.h`, `vec_*.h`, `cpu.h`, intrinsics: " \
+                "pointers, counts and strides in, floats out |"
+        }'
+}
 
 bad=0
 say() {
@@ -24,20 +61,19 @@ includes_of() {
     sed -n 's/^ *# *include *[<"]\([^>"]*\)[>"].*/\1/p' "$1"
 }
 
-# The project header $2, as it may be seen from module $1.
+# may_include MODULE HEADER
 may_include() {
-    case "$1:$2" in
-    "$1:$1"/*) return 0 ;;
-    *:pagedkv/base.h | *:base/*) return 0 ;;
-    attn:pagedkv/attn.h | attn:pagedkv/contract.h | attn:alloc/block_table.h) return 0 ;;
-    alloc:pagedkv/alloc.h) return 0 ;;
-    pages:pagedkv/pages.h | pages:pagedkv/alloc.h | pages:alloc/*) return 0 ;;
-    prefix:pages/* | prefix:alloc/* | prefix:pagedkv/pages.h | prefix:pagedkv/alloc.h) return 0 ;;
-    slots:pagedkv/slots.h | slots:pagedkv/alloc.h | slots:alloc/*) return 0 ;;
-    runtime:pagedkv/* | runtime:attn/* | runtime:slots/* | runtime:prefix/* | \
-        runtime:pages/* | runtime:alloc/*)
-        return 0 ;;
+    case $1:$2 in
+    runtime:pagedkv/*) return 0 ;;
     esac
+    for other in "$1" $(list_of "$1" "$table"); do
+        case " $other $(list_of "$other" "$public") " in
+        *" $2 "*) return 0 ;;
+        esac
+        case $2 in
+        "$other"/*) return 0 ;;
+        esac
+    done
     return 1
 }
 
@@ -99,10 +135,10 @@ list_circles() {
         function together(a, b) { return (a, b) in reaches && (b, a) in reaches }'
 }
 
-if [ "${1:-}" = --circles ]; then
-    list_circles
-    exit 0
-fi
+case ${1:-} in
+--circles) list_circles && exit 0 ;;
+--table) print_table && exit 0 ;;
+esac
 
 for file in src/*/*.[ch]; do
     module=${file#src/}
@@ -142,6 +178,10 @@ pragmas=$(grep -ln '# *pragma omp' src/*/*.[ch] | grep -v '^src/attn/openmp\.c$'
 [ -z "$pragmas" ] || say "#pragma omp outside attn/openmp.c: $pragmas"
 users=$(grep -lwE 'mallocx|sdallocx|mallctl' src/*/*.c | grep -v '^src/alloc/mem.c$' || true)
 [ -z "$users" ] || say "jemalloc outside alloc/mem.c: $users"
+
+stated=$(sed -n '/^| module | may include |$/,/^$/p' docs/design.md | sed '/^$/d')
+[ "$stated" = "$(print_table)" ] ||
+    say 'docs/design.md: its table is not that of scripts/check_includes.sh --table'
 
 # Public headers: base.h stands on the C library, every other on base.h, and the managed ones on
 # each other: metrics -> prefix -> cache -> attn, step -> cache, attn, pages, contract -> attn.

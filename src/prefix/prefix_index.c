@@ -237,22 +237,6 @@ void prefix_index_destroy(struct prefix_index *index)
 
 /* --- holders and reading */
 
-void prefix_index_hold(struct prefix_index *index, struct prefix_ref node)
-{
-    prefix_node_hold(&index->nodes, node);
-}
-
-void prefix_index_release(struct prefix_index *index, struct prefix_ref node)
-{
-    prefix_node_release(&index->nodes, node);
-}
-
-const struct prefix_node *prefix_index_node(const struct prefix_index *index,
-                                            struct prefix_ref node)
-{
-    return prefix_node_at(&index->nodes, node);
-}
-
 const int32_t *prefix_index_tokens(const struct prefix_index *index, struct prefix_ref node)
 {
     return prefix_node_at(&index->nodes, node) == NULL
@@ -264,42 +248,6 @@ const uint64_t *prefix_index_extra(const struct prefix_index *index, struct pref
 {
     const struct prefix_node *read = prefix_node_at(&index->nodes, node);
     return read == NULL || !read->has_extra ? NULL : prefix_node_extra(&index->nodes, node.index);
-}
-
-bool prefix_index_is_live(const struct prefix_index *index, struct prefix_ref node)
-{
-    return prefix_node_is_live(&index->nodes, node);
-}
-
-struct prefix_ref prefix_index_next(const struct prefix_index *index, int32_t from)
-{
-    for (int32_t i = from; i < index->nodes.num_touched; i++) {
-        if (index->nodes.nodes[i].is_used) {
-            return prefix_node_ref(&index->nodes, i);
-        }
-    }
-    return PREFIX_ROOT;
-}
-
-int32_t prefix_index_fields(const struct prefix_index *index, int32_t namespace_id,
-                            struct pkv_namespace_field fields[PKV_MAX_NAMESPACE_FIELDS])
-{
-    return prefix_namespace_read(&index->namespaces, namespace_id, fields);
-}
-
-int32_t prefix_index_num_nodes(const struct prefix_index *index)
-{
-    return index->nodes.max_nodes;
-}
-
-int32_t prefix_index_max_namespaces(const struct prefix_index *index)
-{
-    return index->namespaces.max_records;
-}
-
-int32_t prefix_index_num_used(const struct prefix_index *index)
-{
-    return index->nodes.num_used;
 }
 
 struct prefix_counters prefix_index_counters(const struct prefix_index *index)

@@ -152,36 +152,60 @@ enum pkv_status prefix_index_create(const struct prefix_config *config,
 /* NULL is accepted. Touches no pool. */
 void prefix_index_destroy(struct prefix_index *index);
 
-/* One more, one less holder: the node does not die while it has one. PREFIX_ROOT and stale refs are
- * ignored. The last release of a node without block and child frees it, and then its parent
- * likewise: O(nodes freed). */
-void prefix_index_hold(struct prefix_index *index, struct prefix_ref node);
-void prefix_index_release(struct prefix_index *index, struct prefix_ref node);
-
-/* NULL for a stale ref and for the root. Valid until the next call that changes the index. */
-const struct prefix_node *prefix_index_node(const struct prefix_index *index,
-                                            struct prefix_ref node);
-
 /* Tokens [block_size] of a node, NULL when it is stale; its extras, NULL also when it has none. */
 const int32_t *prefix_index_tokens(const struct prefix_index *index, struct prefix_ref node);
 const uint64_t *prefix_index_extra(const struct prefix_index *index, struct prefix_ref node);
 
-/* True for a node that is not stale and was not flushed: one that can be hit. */
-bool prefix_index_is_live(const struct prefix_index *index, struct prefix_ref node);
+/* The tables of the index as other modules see them, which do not look into it: one more, one less
+ * holder of a node (prefix_node.h). */
+static inline void prefix_index_hold(struct prefix_index *index, struct prefix_ref node)
+{
+    prefix_node_hold(&index->nodes, node);
+}
 
-/* Visits the nodes in slices: the first used node (flushed or not) with an index of `from` or more,
- * PREFIX_ROOT at the end. Start with 0, go on from the answer's index + 1. */
-struct prefix_ref prefix_index_next(const struct prefix_index *index, int32_t from);
+static inline void prefix_index_release(struct prefix_index *index, struct prefix_ref node)
+{
+    prefix_node_release(&index->nodes, node);
+}
+
+/* NULL for a stale ref and for the root. Valid until the next call that changes the index. */
+static inline const struct prefix_node *prefix_index_node(const struct prefix_index *index,
+                                                          struct prefix_ref node)
+{
+    return prefix_node_at(&index->nodes, node);
+}
+
+/* True for a node that is not stale and was not flushed: one that can be hit. */
+static inline bool prefix_index_is_live(const struct prefix_index *index, struct prefix_ref node)
+{
+    return prefix_node_is_live(&index->nodes, node);
+}
 
 /* The fields of a namespace in order of tag, bytes pointing into the index, begins_at 0. Returns
  * their number. */
-int32_t prefix_index_fields(const struct prefix_index *index, int32_t namespace_id,
-                            struct pkv_namespace_field fields[PKV_MAX_NAMESPACE_FIELDS]);
+static inline int32_t
+prefix_index_fields(const struct prefix_index *index, int32_t namespace_id,
+                    struct pkv_namespace_field fields[PKV_MAX_NAMESPACE_FIELDS])
+{
+    return prefix_namespace_read(&index->namespaces, namespace_id, fields);
+}
 
 /* The bounds in force, the nodes in use, the counters. */
-int32_t prefix_index_num_nodes(const struct prefix_index *index);
-int32_t prefix_index_max_namespaces(const struct prefix_index *index);
-int32_t prefix_index_num_used(const struct prefix_index *index);
+static inline int32_t prefix_index_num_nodes(const struct prefix_index *index)
+{
+    return index->nodes.max_nodes;
+}
+
+static inline int32_t prefix_index_max_namespaces(const struct prefix_index *index)
+{
+    return index->namespaces.max_records;
+}
+
+static inline int32_t prefix_index_num_used(const struct prefix_index *index)
+{
+    return index->nodes.num_used;
+}
+
 struct prefix_counters prefix_index_counters(const struct prefix_index *index);
 
 /* For the module: writes the head of a namespace into the writer's buffer; its length. */

@@ -189,3 +189,13 @@ enum pkv_status prefix_case_set_quota(struct prefix_case *fixture, int32_t tag, 
     const struct pkv_namespace_field field = prefix_case_field(tag, bytes);
     return prefix_index_set_quota(fixture->index, &field, quota);
 }
+
+struct prefix_ref prefix_case_next(const struct prefix_index *index, int32_t from)
+{
+    for (int32_t i = from; i < index->nodes.num_touched; i++) {
+        if (index->nodes.nodes[i].is_used) {
+            return prefix_node_ref(&index->nodes, i);
+        }
+    }
+    return PREFIX_ROOT;
+}

@@ -78,6 +78,9 @@ void prefix_case_cache(struct prefix_case *fixture, const struct prefix_scope *s
 /* Takes blocks of group 0 until `count` more of them were cached ones. */
 void prefix_case_evict(struct prefix_case *fixture, uint64_t count);
 
+/* The first used node, flushed or not, with an index of `from` or more; PREFIX_ROOT at the end. */
+struct prefix_ref prefix_case_next(const struct prefix_index *index, int32_t from);
+
 /* How many blocks of tokens are matched, and can be adopted with full attention in all groups. */
 int32_t prefix_case_match(struct prefix_case *fixture, const struct prefix_scope *scope,
                           const int32_t *tokens, const uint64_t *extra, int32_t num_blocks);

@@ -93,18 +93,18 @@ static void the_observer_sees_every_block_of_a_node_come_and_go(void)
     prefix_case_close(&fixture);
 }
 
-static void next_visits_every_used_node_once(void)
+static void used_nodes_have_their_tokens_and_blocks(void)
 {
     struct prefix_case fixture;
     int32_t count = 0;
     prefix_case_open(&fixture, &prefix_case_one_group, 8);
-    CU_ASSERT_EQUAL(prefix_index_next(fixture.index, 0).index, PREFIX_NONE);
+    CU_ASSERT_EQUAL(prefix_case_next(fixture.index, 0).index, PREFIX_NONE);
     struct prefix_chain chain =
         prefix_case_publish(&fixture, &prefix_case_plain, prefix_case_tokens, NULL, 5, 0);
     prefix_index_detach(fixture.index, 0, chain.blocks[0][4]);
     prefix_case_release(&fixture, &chain);
-    struct prefix_ref at = prefix_index_next(fixture.index, 0);
-    for (; at.index != PREFIX_NONE; at = prefix_index_next(fixture.index, at.index + 1)) {
+    struct prefix_ref at = prefix_case_next(fixture.index, 0);
+    for (; at.index != PREFIX_NONE; at = prefix_case_next(fixture.index, at.index + 1)) {
         const int32_t depth = prefix_index_node(fixture.index, at)->depth;
         CU_ASSERT_EQUAL(prefix_index_tokens(fixture.index, at)[0], prefix_case_tokens[depth * BS]);
         const struct prefix_ref found =
@@ -122,7 +122,7 @@ static const struct test_case cases[] = {
     TEST(create_takes_what_size_says),
     TEST(create_fails_cleanly_at_every_allocation),
     TEST(the_observer_sees_every_block_of_a_node_come_and_go),
-    TEST(next_visits_every_used_node_once),
+    TEST(used_nodes_have_their_tokens_and_blocks),
     TEST_END,
 };
 const struct test_suite suite_prefix_index = {"prefix_index", cases};

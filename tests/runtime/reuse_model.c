@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "prefix/prefix_blocks.h"
+#include "prefix/prefix_case.h"
 #include "reuse_case.h"
 #include "runtime/cache.h"
 #include "runtime/reservation.h"
@@ -146,8 +146,8 @@ static struct prefix_ref find_node(const struct model *m, const struct prefix_se
                                    int32_t block, struct prefix_ref parent)
 {
     const struct prefix_index *index = m->c.cache->reuse.index;
-    struct prefix_ref ref = prefix_index_next(index, 0);
-    for (; ref.index != PREFIX_NONE; ref = prefix_index_next(index, ref.index + 1)) {
+    struct prefix_ref ref = prefix_case_next(index, 0);
+    for (; ref.index != PREFIX_NONE; ref = prefix_case_next(index, ref.index + 1)) {
         const struct prefix_node *node = prefix_index_node(index, ref);
         if (node->parent.index == parent.index && node->parent.generation == parent.generation &&
             prefix_index_is_live(index, ref) && has_tokens(m, seq, block, ref) &&
@@ -556,8 +556,8 @@ static void configure(struct model *m, int32_t variant)
 static void check_chains(const struct model *m)
 {
     const struct prefix_index *index = m->c.cache->reuse.index;
-    struct prefix_ref ref = prefix_index_next(index, 0);
-    for (; ref.index != PREFIX_NONE; ref = prefix_index_next(index, ref.index + 1)) {
+    struct prefix_ref ref = prefix_case_next(index, 0);
+    for (; ref.index != PREFIX_NONE; ref = prefix_case_next(index, ref.index + 1)) {
         const struct prefix_node *node = prefix_index_node(index, ref);
         const struct prefix_node *parent = prefix_index_node(index, node->parent);
         if (parent == NULL || !prefix_index_is_live(index, ref)) {
