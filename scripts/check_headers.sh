@@ -4,7 +4,8 @@
 # check_headers.sh: each public header compiles alone, as C17 and as C++17, pedantically, with every
 # compiler that is here. Of the non-blank lines of all of them at least 60 % are prose, that is,
 # wholly comment. Every public call has a page in docs/man (scripts/man.sh --check says whether the
-# pages are up to date), and every metric is in the header's table.
+# pages are up to date), and every metric is in the header's table. What programs of 0.1.0 were
+# compiled with means the same (scripts/check_abi.sh).
 set -eu
 
 warnings='-Wall -Wextra -Wpedantic -Wconversion -Wundef -Wshadow -Werror'
@@ -73,5 +74,6 @@ for name in ${metrics:-none}; do
         bad=1
     }
 done
+scripts/check_abi.sh || bad=1
 [ $bad = 0 ] && echo "headers: $count compilations, $share % prose, $num_calls calls with a page"
 exit $bad

@@ -25,6 +25,7 @@ static void open_world(void)
     case_init(&world);
     world.config.prefix_cache = true;
     world.config.num_events = 8;
+    world.config.event_tokens = true;
     case_open(&world);
     memset(&seq, 0, sizeof seq);
     ASSERT_STATUS(PKV_OK, pkv_seq_create(world.cache, &options, &seq.handle));
@@ -352,8 +353,8 @@ static void events_are_filled_by_the_callers_stride(void)
     enum { FIRST = SIZED_UP_TO(struct pkv_event, depth), LARGE = sizeof(struct pkv_event) };
     static const size_t strides[] = {FIRST, LARGE, LARGE + MORE};
     open_world();
-    for (size_t i = 0; i < sizeof strides / sizeof strides[0]; i++) {
-        const size_t stride = strides[i];
+    for (size_t i = 0; i < 2 * sizeof strides / sizeof strides[0]; i++) {
+        const size_t stride = strides[i / 2];
         unsigned char *events = malloc(2 * stride);
         int32_t count = 0;
         uint64_t numbers[2] = {0};
@@ -361,7 +362,10 @@ static void events_are_filled_by_the_callers_stride(void)
         ASSERT_STATUS(PKV_OK, pkv_cache_reset(world.cache, true, NULL));
         memset(events, 0x5a, 2 * stride);
         ASSERT_STATUS(PKV_OK,
-                      pkv_events_drain(world.cache, (void *)events, stride, 2, &count, NULL));
+                      i % 2 == 0
+                          ? pkv_events_drain(world.cache, (void *)events, stride, 2, &count, NULL)
+                          : pkv_events_drain_tokens(world.cache, (void *)events, stride, 2, NULL,
+                                                    NULL, &count, NULL));
         memcpy(&numbers[0], events, sizeof numbers[0]);
         memcpy(&numbers[1], events + stride, sizeof numbers[1]);
         CU_ASSERT(count == 2 && numbers[1] == numbers[0] + 1);
@@ -371,6 +375,9 @@ static void events_are_filled_by_the_callers_stride(void)
     int32_t count = 0;
     ASSERT_REFUSED(PKV_INVALID_ARGUMENT, "event_size",
                    pkv_events_drain(world.cache, NULL, FIRST - 1, 0, &count, NULL));
+    ASSERT_REFUSED(
+        PKV_INVALID_ARGUMENT, "event_size",
+        pkv_events_drain_tokens(world.cache, NULL, FIRST - 1, 0, NULL, NULL, &count, NULL));
     close_world();
 }
 
