@@ -154,7 +154,7 @@ struct pkv_cache_config {
      * how many blocks can be indexed. 0 = twice the blocks of all groups together. A
      * number below those blocks is PKV_INVALID_ARGUMENT. Windows are the reason for more nodes
      * than blocks: a node whose block has left the window is needed as long as later blocks are
-     * cached. */
+     * cached. When no node is free, cached blocks are evicted, those of windows first. */
     int32_t num_index_nodes;
     /* Different namespaces in use at once, and different fields of them likewise, in [0, 2^24]. A
      * namespace is in use while a sequence, a quota or a cached block names it. 0 = one for each

@@ -50,9 +50,9 @@ struct pkv_stats {
     /* Full blocks that could not be indexed: the index was full, their hash names another content,
      * or their parent is gone. */
     uint64_t unpublished_blocks;
-    /* Cached blocks whose memory was taken, and the sum of the times since they were released, by
-     * the caller's clock (now_ns of pkv_batch and of pins). Blocks count 0 ns where no clock was
-     * given. */
+    /* Cached blocks that were evicted: their memory was taken, or the index was full. And the sum
+     * of the times since those of the first kind were released, by the caller's clock (now_ns of
+     * pkv_batch and of pins). Blocks count 0 ns where no clock was given. */
     uint64_t evicted_blocks;
     uint64_t evicted_age_ns;
     /* Copies on write. */

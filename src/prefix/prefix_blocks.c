@@ -130,6 +130,37 @@ int32_t prefix_index_attach(struct prefix_index *index, struct prefix_ref ref, i
     return block;
 }
 
+/* A group with windows, if one has a cached block: there a few blocks keep a whole chain of nodes
+ * that have none. Of several, the one that has most. */
+static int32_t group_to_evict_from(const struct prefix_index *index)
+{
+    int32_t best = 0;
+    bool best_slides = false;
+    for (int32_t group = 0; group < index->nodes.num_groups; group++) {
+        const int32_t num_cached = prefix_num_cached(index->pools[group]);
+        const bool slides = index->window_blocks[group] > 0 && num_cached > 0;
+        if (slides > best_slides ||
+            (slides == best_slides && num_cached > prefix_num_cached(index->pools[best]))) {
+            best = group;
+            best_slides = slides;
+        }
+    }
+    return best;
+}
+
+bool prefix_blocks_evict(struct prefix_index *index)
+{
+    const int32_t group = group_to_evict_from(index);
+    const int32_t class = prefix_order_next_cached(index, group);
+    if (class == PREFIX_CLASS_UNINDEXED) {
+        return false;
+    }
+    const int32_t block = block_pool_head(index->pools[group], class);
+    const struct prefix_ref node = prefix_index_node_of(index, group, block);
+    index->num_evictions += prefix_node_is_live(&index->nodes, node);
+    return unlink_and_reclass(index, group, block);
+}
+
 int32_t prefix_index_take(struct prefix_index *index, int32_t group)
 {
     const int32_t class = prefix_order_next_class(index, group);

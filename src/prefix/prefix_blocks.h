@@ -49,6 +49,10 @@ void prefix_index_set_time(struct prefix_index *index, uint64_t now_ns);
  * node is left alone. */
 void prefix_index_detach(struct prefix_index *index, int32_t group, int32_t block);
 
+/* For the module: takes from its node the cached block that is least worth keeping, and with it
+ * nodes that nothing needs any more. False when no block is cached. */
+bool prefix_blocks_evict(struct prefix_index *index);
+
 /* For the module: the class of priority of a block that has a node. */
 int32_t prefix_blocks_class(const struct prefix_index *index, int32_t group, int32_t block);
 

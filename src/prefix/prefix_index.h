@@ -54,7 +54,8 @@ typedef void prefix_observer(void *context, enum prefix_change change, struct pr
  * answers PKV_NO_BLOCKS.
  *
  * num_nodes bounds what can be found, with blocks or without: a chain in window groups alone keeps
- * a node for each of its blocks that left the window, as long as its last window is cached.
+ * a node for each of its blocks that left the window, as long as its last window is cached. When no
+ * node is free, what is cached least worth keeping is evicted, windows first.
  *
  * masked_key_bits is a hook for tests: a search ignores so many bits of each key. No answer depends
  * on it. */
@@ -82,7 +83,7 @@ struct prefix_sizes {
 struct prefix_counters {
     uint64_t collisions;  /* candidates whose key was equal and whose content was not */
     uint64_t not_indexed; /* inserts refused: a second content under one key, or no node free */
-    uint64_t evictions;   /* blocks that had a live node when they were taken */
+    uint64_t evictions;   /* blocks that had a live node when they were taken, or for their node */
 };
 
 /* Blocks that a sweep took from flushed nodes: they have no node any more. */

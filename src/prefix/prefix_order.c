@@ -34,15 +34,16 @@ static int64_t oldest_in(const struct prefix_index *index, int32_t group, int32_
 
 int32_t prefix_order_next_class(const struct prefix_index *index, int32_t group)
 {
-    int32_t class = PREFIX_CLASS_UNINDEXED;
-    while (class < PREFIX_CLASS_PRIORITY &&
-           block_pool_head(index->pools[group], class) == NO_BLOCK) {
-        class ++;
+    const bool has_plain = block_pool_head(index->pools[group], PREFIX_CLASS_UNINDEXED) != NO_BLOCK;
+    return has_plain ? PREFIX_CLASS_UNINDEXED : prefix_order_next_cached(index, group);
+}
+
+int32_t prefix_order_next_cached(const struct prefix_index *index, int32_t group)
+{
+    if (block_pool_head(index->pools[group], PREFIX_CLASS_OUT_OF_WINDOW) != NO_BLOCK) {
+        return PREFIX_CLASS_OUT_OF_WINDOW;
     }
-    if (class < PREFIX_CLASS_PRIORITY) {
-        return class;
-    }
-    for (; class < BLOCK_POOL_NUM_CLASSES; class += 2) {
+    for (int32_t class = PREFIX_CLASS_PRIORITY; class < BLOCK_POOL_NUM_CLASSES; class += 2) {
         const int64_t oldest = oldest_in(index, group, class);
         const int64_t oldest_settled = oldest_in(index, group, class + 1);
         if (oldest != INT64_MAX || oldest_settled != INT64_MAX) {

@@ -53,8 +53,10 @@ static inline bool prefix_order_is_late(const struct prefix_index *index, int32_
     return index->eviction[group].lateness >= 0;
 }
 
-/* The class that is taken from next. */
+/* The class that is taken from next; and that of the cached block that is evicted next, which is
+ * PREFIX_CLASS_UNINDEXED when none is cached. */
 int32_t prefix_order_next_class(const struct prefix_index *index, int32_t group);
+int32_t prefix_order_next_cached(const struct prefix_index *index, int32_t group);
 
 /* A block is about to come into a class of priority: now is when it was freed. */
 void prefix_order_stamp(struct prefix_index *index, int32_t group, int32_t block);

@@ -4,15 +4,25 @@
  */
 #include "prefix/prefix_publish.h"
 
+#include "prefix/prefix_blocks.h"
 #include "prefix/prefix_claim.h"
 #include "prefix/prefix_flush.h"
 
-/* A new node for content that has none; PREFIX_NONE when none is free. */
+/* Blocks that are evicted at most for one node: a window may keep a chain of any length, but an
+ * insertion must not take the time of all that is cached. The next one goes on. */
+#define MAX_EVICTIONS 64
+
+/* A new node for content that has none; PREFIX_NONE when none is free, and none became free by
+ * evicting. */
 static int32_t make_node(struct prefix_index *index, const struct prefix_content *content)
 {
     prefix_node_hold(&index->nodes, content->parent); /* what retires may be its only child */
     prefix_flush_retire(index, content->key);
-    const int32_t made = prefix_node_make(&index->nodes, content);
+    int32_t made = prefix_node_make(&index->nodes, content);
+    for (int32_t i = 0; made == PREFIX_NONE && i < MAX_EVICTIONS && prefix_blocks_evict(index);
+         i++) {
+        made = prefix_node_make(&index->nodes, content);
+    }
     prefix_node_release(&index->nodes, content->parent);
     return made;
 }

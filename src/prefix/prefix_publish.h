@@ -10,7 +10,7 @@
 enum prefix_insert {
     PREFIX_NEW,       /* *node is new, without blocks */
     PREFIX_FOUND,     /* *node was there; it may have blocks already */
-    PREFIX_NOT_NOW,   /* no node is free: counted as not_indexed */
+    PREFIX_NOT_NOW,   /* no node is free, nor by evicting some blocks: counted as not_indexed */
     PREFIX_COLLIDING, /* its key names another content: counted as not_indexed */
     PREFIX_FLUSHED    /* parent is stale, or namespace flushed or all reset since `epoch` */
 };

@@ -58,7 +58,7 @@ struct model {
     struct prefix_swept retired; /* not yet reported */
     int32_t num_late, num_soon;
     int32_t num_inserted, num_found, num_refused, num_hits;
-    int64_t num_retired;
+    int64_t num_retired, num_evicted;
 };
 
 /* Namespaces: none, salt a, salt b, salt a of tenant x. */
@@ -157,13 +157,14 @@ static bool goes_before(const struct model_block *a, const struct model_block *b
     return freed_a < freed_b || (freed_a == freed_b && is_settled(b));
 }
 
-static int32_t next_block(const struct model *model, int32_t group)
+/* Of the queues from `first` on. */
+static int32_t next_block(const struct model *model, int32_t group, int32_t first)
 {
     int32_t best = -1;
     for (int32_t b = 0; b < BLOCKS; b++) {
         const struct model_block *block = &model->blocks[group][b];
         const struct model_block *than = best < 0 ? NULL : &model->blocks[group][best];
-        if (block->count == 0 &&
+        if (block->count == 0 && block->queue >= first &&
             (than == NULL || goes_before(block, than, &model->orders[group]))) {
             best = b;
         }
@@ -270,7 +271,7 @@ static void raise_model(struct model *model, int32_t at, int32_t priority)
 
 static int32_t take(struct model *model, int32_t group)
 {
-    const int32_t expected = next_block(model, group);
+    const int32_t expected = next_block(model, group, 0);
     int32_t num_cached = 0;
     for (int32_t b = 0; b < BLOCKS; b++) {
         num_cached += model->blocks[group][b].count == 0 && model->blocks[group][b].queue > 1;
@@ -377,6 +378,34 @@ static int32_t unused_node(const struct model *model)
     return -1;
 }
 
+/* The group whose blocks are evicted when nodes are short: the one with a window, if it can. */
+static int32_t group_to_evict_from(const struct model *model)
+{
+    for (int32_t b = 0; b < BLOCKS; b++) {
+        if (model->blocks[1][b].count == 0 && model->blocks[1][b].queue > 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Evicts until a node is free for a child of `parent`. */
+static void evict_for_node(struct model *model, int32_t parent)
+{
+    for (int32_t i = 0; i < 64 && unused_node(model) < 0; i++) {
+        const int32_t group = group_to_evict_from(model);
+        const int32_t block = next_block(model, group, 1);
+        if (block < 0) {
+            return;
+        }
+        model->num_evicted++;
+        unlink_block(model, group, block);
+        model->nodes[parent < 0 ? 0 : parent].holders += parent >= 0;
+        bury(model);
+        model->nodes[parent < 0 ? 0 : parent].holders -= parent >= 0;
+    }
+}
+
 static void insert(struct model *model)
 {
     const int32_t parent = pick(model, NODES + 4) - 4; /* the root more often */
@@ -411,6 +440,7 @@ static void insert(struct model *model)
         if (is_sweeping) {
             retire(model, &made);
         }
+        evict_for_node(model, made.parent);
         at = unused_node(model);
         CU_ASSERT_EQUAL_FATAL(answer, at >= 0 ? PREFIX_NEW : PREFIX_NOT_NOW);
         if (at < 0) {
@@ -732,7 +762,7 @@ static void run_with_a_hash_of(int32_t key_bits)
     /* Or the run was no test. */
     CU_ASSERT(model.num_inserted > OPERATIONS / 100 && model.num_found > OPERATIONS / 200);
     CU_ASSERT(model.num_refused > 0 && model.num_hits > OPERATIONS / 400);
-    CU_ASSERT(model.num_retired > 0);
+    CU_ASSERT(model.num_retired > 0 && model.num_evicted > 0);
     CU_ASSERT(model.num_late > OPERATIONS / 1000 && model.num_soon > OPERATIONS / 1000);
     CU_ASSERT_EQUAL(model.fixture.memory.calls, calls); /* I1: nothing was taken after create */
     for (int32_t i = 0; i < SPACES; i++) {

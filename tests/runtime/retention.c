@@ -90,6 +90,19 @@ static void a_window_group_keeps_what_a_preempted_sequence_held(void)
     case_close(&c);
 }
 
+/* K1: windows that stay cached keep the nodes before them; when these are short, old windows go,
+ * and new prompts are found. */
+static void old_windows_do_not_keep_new_prompts_out(void)
+{
+    struct runtime_case c;
+    open_two_groups(&c, 8, 512);
+    for (int32_t request = 0; request < 60; request++) {
+        CU_ASSERT_EQUAL(serve(&c, request, 0, 240), 0);
+        CU_ASSERT_EQUAL(serve(&c, request, 0, 241), 240);
+    }
+    case_close(&c);
+}
+
 /* K14: a prompt whose cached beginning is no longer than the window, or a little, is found. */
 static void a_prefix_no_longer_than_the_window_is_found(void)
 {
@@ -307,6 +320,7 @@ static const struct test_case cases[] = {
     TEST(a_window_group_keeps_the_branch_of_a_shared_prompt),
     TEST(a_window_group_keeps_the_end_of_a_turn),
     TEST(a_window_group_keeps_what_a_preempted_sequence_held),
+    TEST(old_windows_do_not_keep_new_prompts_out),
     TEST(a_prefix_no_longer_than_the_window_is_found),
     TEST(a_priority_lasts_as_long_as_it_is_used),
     TEST(a_hit_refreshes_a_priority),
