@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "support/contract_case.h"
+#include "support/spoil.h"
 
 struct refusal {
     const char *name;
@@ -217,18 +218,10 @@ static void tensors_of_another_type_rank_or_length_refuse(void)
     assert_tensors_refuse(&window);
 }
 
-#define SPOIL(name, statement)                                                                     \
-    static void name(struct contract_case *x)                                                      \
-    {                                                                                              \
-        statement;                                                                                 \
-    }
+#define SPOILED struct contract_case *x
 /* A statement on one tensor, t. */
 #define SPOIL_TENSOR(name, which, statement)                                                       \
-    static void name(struct contract_case *x)                                                      \
-    {                                                                                              \
-        struct pkv_tensor *t = contract_case_tensor(x, which);                                     \
-        statement;                                                                                 \
-    }
+    SPOIL(name, struct pkv_tensor *t = contract_case_tensor(x, which); statement)
 
 /* Presence */
 SPOIL(size_zero, x->args.size = 0)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "support/gqa_case.h"
+#include "support/spoil.h"
 
 /* By hand: one row, one head of width 1, q = 1, scale 1, keys and values given. */
 
@@ -318,26 +319,19 @@ static void assert_all_refuse(const struct case_spec *spec, const struct refusal
     pkv_workspace_destroy(workspace);
 }
 
-#define SPOIL(name, statement)                                                                     \
-    static void name(struct gqa_case *c)                                                           \
-    {                                                                                              \
-        struct pkv_gqa_args *args = &c->args;                                                      \
-        struct pkv_attn_constants *constants = &args->constants;                                   \
-        statement;                                                                                 \
-        (void)args;                                                                                \
-        (void)constants;                                                                           \
-    }
+#define SPOILED struct gqa_case *c
 
-SPOIL(cos_alone, constants->rope_sin = NULL)
-SPOIL(sin_alone, constants->rope_cos = NULL)
-SPOIL(tables_of_codes, constants->rope_dtype = PKV_INT8)
-SPOIL(tables_of_no_width, constants->rope_width = 0)
-SPOIL(tables_too_wide, constants->rope_width = 9; constants->rotary_offset = 0)
-SPOIL(tables_beyond_the_head, constants->rotary_offset = 17 - 2 * constants->rope_width)
-SPOIL(offset_negative, constants->rotary_offset = -1)
-SPOIL(mode_unknown, constants->rotary_mode = (enum pkv_rotary_mode)2)
-SPOIL(tables_too_short, constants->rope_positions = 39)
-SPOIL(tables_without_positions, constants->rope_positions = 0)
+SPOIL(cos_alone, c->args.constants.rope_sin = NULL)
+SPOIL(sin_alone, c->args.constants.rope_cos = NULL)
+SPOIL(tables_of_codes, c->args.constants.rope_dtype = PKV_INT8)
+SPOIL(tables_of_no_width, c->args.constants.rope_width = 0)
+SPOIL(tables_too_wide, c->args.constants.rope_width = 9; c->args.constants.rotary_offset = 0)
+SPOIL(tables_beyond_the_head,
+      c->args.constants.rotary_offset = 17 - 2 * c->args.constants.rope_width)
+SPOIL(offset_negative, c->args.constants.rotary_offset = -1)
+SPOIL(mode_unknown, c->args.constants.rotary_mode = (enum pkv_rotary_mode)2)
+SPOIL(tables_too_short, c->args.constants.rope_positions = 39)
+SPOIL(tables_without_positions, c->args.constants.rope_positions = 0)
 
 static void rope_tables_that_do_not_fit_refuse(void)
 {
@@ -358,7 +352,7 @@ static void rope_tables_that_do_not_fit_refuse(void)
 }
 
 SPOIL(position_negative, c->position_ids[2] = -1)
-SPOIL(position_beyond, c->position_ids[3] = constants->rope_positions)
+SPOIL(position_beyond, c->position_ids[3] = c->args.constants.rope_positions)
 SPOIL(position_wraps, c->position_ids[0] = (int64_t)1 << 32)
 
 static void positions_outside_the_tables_refuse(void)
@@ -372,18 +366,20 @@ static void positions_outside_the_tables_refuse(void)
     assert_all_refuse(&spec, refusals);
 }
 
-SPOIL(weight_short, constants->q_norm_gain_count--; constants->k_norm_gain_count--)
-SPOIL(weight_of_codes, constants->q_norm_gain_dtype = constants->k_norm_gain_dtype = PKV_E4M3)
-SPOIL(weight_without_eps, constants->qk_norm_eps = 0)
-SPOIL(eps_negative, constants->qk_norm_eps = -1e-6f)
-SPOIL(eps_nan, constants->qk_norm_eps = NAN)
-SPOIL(eps_infinite, constants->qk_norm_eps = INFINITY)
-SPOIL(eps_without_weight, constants->q_norm_gain = constants->k_norm_gain = NULL;
-      constants->q_norm_gain_count = constants->k_norm_gain_count = 0)
-SPOIL(order_unknown, constants->norm_order = (enum pkv_norm_order)2)
-SPOIL(after_rope_without_tables, constants->rope_cos = constants->rope_sin = NULL;
-      constants->rope_width = constants->rotary_offset = 0; constants->rope_positions = 0;
-      constants->rotary_mode = PKV_ROTARY_HALF_SPLIT; constants->norm_order = PKV_NORM_AFTER_ROPE)
+SPOIL(weight_short, c->args.constants.q_norm_gain_count--; c->args.constants.k_norm_gain_count--)
+SPOIL(weight_of_codes,
+      c->args.constants.q_norm_gain_dtype = c->args.constants.k_norm_gain_dtype = PKV_E4M3)
+SPOIL(weight_without_eps, c->args.constants.qk_norm_eps = 0)
+SPOIL(eps_negative, c->args.constants.qk_norm_eps = -1e-6f)
+SPOIL(eps_nan, c->args.constants.qk_norm_eps = NAN)
+SPOIL(eps_infinite, c->args.constants.qk_norm_eps = INFINITY)
+SPOIL(eps_without_weight, c->args.constants.q_norm_gain = c->args.constants.k_norm_gain = NULL;
+      c->args.constants.q_norm_gain_count = c->args.constants.k_norm_gain_count = 0)
+SPOIL(order_unknown, c->args.constants.norm_order = (enum pkv_norm_order)2)
+SPOIL(after_rope_without_tables, c->args.constants.rope_cos = c->args.constants.rope_sin = NULL;
+      c->args.constants.rope_width = c->args.constants.rotary_offset = 0;
+      c->args.constants.rope_positions = 0; c->args.constants.rotary_mode = PKV_ROTARY_HALF_SPLIT;
+      c->args.constants.norm_order = PKV_NORM_AFTER_ROPE)
 
 static void norms_that_do_not_fit_refuse(void)
 {
@@ -403,11 +399,11 @@ static void norms_that_do_not_fit_refuse(void)
 }
 
 static const float bad_sinks[] = {0, NAN, 0, 0}, infinite_sinks[] = {0, 0, INFINITY, 0};
-SPOIL(sinks_three, constants->head_sink_count = 3)
-SPOIL(sinks_five, constants->head_sink_count = 5)
-SPOIL(sink_nan, constants->head_sink = bad_sinks)
-SPOIL(sink_infinite, constants->head_sink = infinite_sinks)
-SPOIL(sink_and_smooth, constants->smooth_softmax = true)
+SPOIL(sinks_three, c->args.constants.head_sink_count = 3)
+SPOIL(sinks_five, c->args.constants.head_sink_count = 5)
+SPOIL(sink_nan, c->args.constants.head_sink = bad_sinks)
+SPOIL(sink_infinite, c->args.constants.head_sink = infinite_sinks)
+SPOIL(sink_and_smooth, c->args.constants.smooth_softmax = true)
 
 static void sinks_that_do_not_fit_refuse(void)
 {
@@ -422,15 +418,15 @@ static void sinks_that_do_not_fit_refuse(void)
     assert_all_refuse(&spec, refusals);
 }
 
-SPOIL(mask_of_another_batch, args->mask_batch = 3)
-SPOIL(mask_of_no_batch, args->mask_batch = 0)
-SPOIL(mask_of_other_heads, args->mask_heads = 3)
-SPOIL(mask_of_few_queries, args->mask_queries = 2)
-SPOIL(mask_of_few_keys, args->mask_keys = 39)
-SPOIL(mask_of_negative_queries, args->mask_queries = -1)
-SPOIL(mask_of_negative_keys, args->mask_keys = INT32_MIN)
-SPOIL(mask_of_another_dtype, args->mask_dtype = PKV_BF16)
-SPOIL(mask_of_e4m3, args->mask_dtype = PKV_E4M3)
+SPOIL(mask_of_another_batch, c->args.mask_batch = 3)
+SPOIL(mask_of_no_batch, c->args.mask_batch = 0)
+SPOIL(mask_of_other_heads, c->args.mask_heads = 3)
+SPOIL(mask_of_few_queries, c->args.mask_queries = 2)
+SPOIL(mask_of_few_keys, c->args.mask_keys = 39)
+SPOIL(mask_of_negative_queries, c->args.mask_queries = -1)
+SPOIL(mask_of_negative_keys, c->args.mask_keys = INT32_MIN)
+SPOIL(mask_of_another_dtype, c->args.mask_dtype = PKV_BF16)
+SPOIL(mask_of_e4m3, c->args.mask_dtype = PKV_E4M3)
 
 static void masks_that_do_not_fit_refuse(void)
 {
@@ -450,14 +446,14 @@ static void masks_that_do_not_fit_refuse(void)
 }
 
 static const float zero = 0, below = -0.01f, not_a_number = NAN, infinite = INFINITY;
-SPOIL(scale_absent, constants->k_scale = NULL; constants->k_scale_count = 0)
-SPOIL(v_scale_absent, constants->v_scale = NULL; constants->v_scale_count = 0)
-SPOIL(scale_zero, constants->k_scale = &zero; constants->k_scale_count = 1)
-SPOIL(scale_negative, constants->v_scale = &below; constants->v_scale_count = 1)
-SPOIL(scale_nan, constants->k_scale = &not_a_number; constants->k_scale_count = 1)
-SPOIL(scale_infinite, constants->v_scale = &infinite; constants->v_scale_count = 1)
-SPOIL(scale_of_another_length, constants->k_scale_count = 16)
-SPOIL(scale_of_no_length, constants->v_scale_count = 0)
+SPOIL(scale_absent, c->args.constants.k_scale = NULL; c->args.constants.k_scale_count = 0)
+SPOIL(v_scale_absent, c->args.constants.v_scale = NULL; c->args.constants.v_scale_count = 0)
+SPOIL(scale_zero, c->args.constants.k_scale = &zero; c->args.constants.k_scale_count = 1)
+SPOIL(scale_negative, c->args.constants.v_scale = &below; c->args.constants.v_scale_count = 1)
+SPOIL(scale_nan, c->args.constants.k_scale = &not_a_number; c->args.constants.k_scale_count = 1)
+SPOIL(scale_infinite, c->args.constants.v_scale = &infinite; c->args.constants.v_scale_count = 1)
+SPOIL(scale_of_another_length, c->args.constants.k_scale_count = 16)
+SPOIL(scale_of_no_length, c->args.constants.v_scale_count = 0)
 
 /* G2: a scale that is zero or not finite is refused before anything is read. */
 static void scales_that_do_not_fit_refuse(void)
@@ -478,10 +474,12 @@ static void scales_that_do_not_fit_refuse(void)
 }
 
 static const float past_int8 = 2.7e36f, past_e4m3 = 7.6e35f, of_the_product = 1e34f, large = 1e3f;
-SPOIL(int8_scale_too_large, constants->k_scale = &past_int8; constants->k_scale_count = 1)
-SPOIL(e4m3_scale_too_large, constants->v_scale = &past_e4m3; constants->v_scale_count = 1)
-SPOIL(product_too_large, constants->k_scale = &of_the_product; constants->k_scale_count = 1;
-      constants->q_scale = &large)
+SPOIL(int8_scale_too_large, c->args.constants.k_scale = &past_int8;
+      c->args.constants.k_scale_count = 1)
+SPOIL(e4m3_scale_too_large, c->args.constants.v_scale = &past_e4m3;
+      c->args.constants.v_scale_count = 1)
+SPOIL(product_too_large, c->args.constants.k_scale = &of_the_product;
+      c->args.constants.k_scale_count = 1; c->args.constants.q_scale = &large)
 
 static void scales_that_overflow_refuse(void)
 {
@@ -531,9 +529,10 @@ static void largest_scale_of_e4m3_is_exact(void)
     }
 }
 
-SPOIL(values_wider_than_keys, args->v_width = 17)
-SPOIL(values_passed, args->v = args->k)
-SPOIL(scale_of_no_values, constants->v_scale = &infinite; constants->v_scale_count = 1)
+SPOIL(values_wider_than_keys, c->args.v_width = 17)
+SPOIL(values_passed, c->args.v = c->args.k)
+SPOIL(scale_of_no_values, c->args.constants.v_scale = &infinite;
+      c->args.constants.v_scale_count = 1)
 
 static void values_inside_keys_refuse_values_of_their_own(void)
 {

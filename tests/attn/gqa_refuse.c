@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "support/gqa_case.h"
+#include "support/spoil.h"
 
 struct refusal {
     const char *name;
@@ -69,37 +70,31 @@ static void assert_all_refuse(const struct case_spec *spec, const struct refusal
 }
 
 /* A refusal is a statement on the arguments of a good call. */
-#define SPOIL(name, statement)                                                                     \
-    static void name(struct gqa_case *c)                                                           \
-    {                                                                                              \
-        struct pkv_gqa_args *args = &c->args;                                                      \
-        statement;                                                                                 \
-        (void)args;                                                                                \
-    }
+#define SPOILED struct gqa_case *c
 
 /* 1 presence and dtypes */
-SPOIL(size_zero, args->size = 0)
-SPOIL(size_small, args->size -= 8)
-SPOIL(form_unknown, args->form = (enum pkv_cache_form)9)
-SPOIL(dtype_int8, args->dtype = PKV_INT8)
-SPOIL(dtype_unknown, args->dtype = (enum pkv_dtype)77)
-SPOIL(k_dtype_unknown, args->past.k_dtype = (enum pkv_dtype)77)
-SPOIL(v_dtype_unknown, args->past.v_dtype = (enum pkv_dtype)(-1))
-SPOIL(q_absent, args->q = NULL)
-SPOIL(out_absent, args->out = NULL)
-SPOIL(past_k_absent, args->past.k = NULL)
-SPOIL(past_v_absent, args->past.v = NULL)
-SPOIL(kv_lens_absent, args->kv_lens = NULL)
-SPOIL(table_absent, args->block_table = NULL)
-SPOIL(cu_seqlens_absent, args->cu_seqlens_q = NULL)
-SPOIL(batch_negative, args->batch = -1)
-SPOIL(tokens_negative, args->num_tokens = -1)
-SPOIL(num_blocks_zero, args->past.num_blocks = 0)
-SPOIL(num_blocks_negative, args->past.num_blocks = -5)
-SPOIL(block_size_zero, args->past.block_size = 0)
-SPOIL(block_size_negative, args->past.block_size = -4)
-SPOIL(max_blocks_negative, args->max_blocks = -1)
-SPOIL(batch_zero_with_tokens, args->batch = 0; args->cu_seqlens_q = NULL)
+SPOIL(size_zero, c->args.size = 0)
+SPOIL(size_small, c->args.size -= 8)
+SPOIL(form_unknown, c->args.form = (enum pkv_cache_form)9)
+SPOIL(dtype_int8, c->args.dtype = PKV_INT8)
+SPOIL(dtype_unknown, c->args.dtype = (enum pkv_dtype)77)
+SPOIL(k_dtype_unknown, c->args.past.k_dtype = (enum pkv_dtype)77)
+SPOIL(v_dtype_unknown, c->args.past.v_dtype = (enum pkv_dtype)(-1))
+SPOIL(q_absent, c->args.q = NULL)
+SPOIL(out_absent, c->args.out = NULL)
+SPOIL(past_k_absent, c->args.past.k = NULL)
+SPOIL(past_v_absent, c->args.past.v = NULL)
+SPOIL(kv_lens_absent, c->args.kv_lens = NULL)
+SPOIL(table_absent, c->args.block_table = NULL)
+SPOIL(cu_seqlens_absent, c->args.cu_seqlens_q = NULL)
+SPOIL(batch_negative, c->args.batch = -1)
+SPOIL(tokens_negative, c->args.num_tokens = -1)
+SPOIL(num_blocks_zero, c->args.past.num_blocks = 0)
+SPOIL(num_blocks_negative, c->args.past.num_blocks = -5)
+SPOIL(block_size_zero, c->args.past.block_size = 0)
+SPOIL(block_size_negative, c->args.past.block_size = -4)
+SPOIL(max_blocks_negative, c->args.max_blocks = -1)
+SPOIL(batch_zero_with_tokens, c->args.batch = 0; c->args.cu_seqlens_q = NULL)
 
 static void missing_and_unknown_arguments_refuse(void)
 {
@@ -132,29 +127,29 @@ static void missing_and_unknown_arguments_refuse(void)
 }
 
 /* 2 heads and widths */
-SPOIL(heads_zero, args->num_heads = 0)
-SPOIL(heads_negative, args->num_heads = -4)
-SPOIL(kv_heads_zero, args->kv_heads = 0)
-SPOIL(kv_heads_negative, args->kv_heads = -2)
-SPOIL(heads_three_over_two, args->num_heads = 3)
-SPOIL(heads_thirty_three_over_two, args->num_heads = 33)
-SPOIL(heads_fewer, args->num_heads = 1)
-SPOIL(k_width_zero, args->k_width = 0)
-SPOIL(k_width_negative, args->k_width = -8)
-SPOIL(v_width_negative, args->v_width = -8)
-SPOIL(cache_heads_differ, args->past.kv_heads = 1)
-SPOIL(cache_k_width_differs, args->past.k_width = 7)
-SPOIL(cache_v_width_differs, args->past.v_width = 9)
-SPOIL(q_stride_short, args->q_stride = 31)
-SPOIL(k_stride_short, args->k_stride = 15)
-SPOIL(v_stride_short, args->v_stride = 1)
-SPOIL(out_stride_short, args->out_stride = 31)
-SPOIL(cell_stride_short, args->past.k_cell_stride = 7)
-SPOIL(head_stride_short, args->past.k_head_stride = 7)
-SPOIL(block_stride_short, args->past.k_block_stride = 7)
-SPOIL(v_block_stride_short, args->past.v_block_stride = 1)
-SPOIL(block_stride_huge, args->past.v_block_stride = SIZE_MAX / 2)
-SPOIL(q_stride_huge, args->q_stride = SIZE_MAX / 2)
+SPOIL(heads_zero, c->args.num_heads = 0)
+SPOIL(heads_negative, c->args.num_heads = -4)
+SPOIL(kv_heads_zero, c->args.kv_heads = 0)
+SPOIL(kv_heads_negative, c->args.kv_heads = -2)
+SPOIL(heads_three_over_two, c->args.num_heads = 3)
+SPOIL(heads_thirty_three_over_two, c->args.num_heads = 33)
+SPOIL(heads_fewer, c->args.num_heads = 1)
+SPOIL(k_width_zero, c->args.k_width = 0)
+SPOIL(k_width_negative, c->args.k_width = -8)
+SPOIL(v_width_negative, c->args.v_width = -8)
+SPOIL(cache_heads_differ, c->args.past.kv_heads = 1)
+SPOIL(cache_k_width_differs, c->args.past.k_width = 7)
+SPOIL(cache_v_width_differs, c->args.past.v_width = 9)
+SPOIL(q_stride_short, c->args.q_stride = 31)
+SPOIL(k_stride_short, c->args.k_stride = 15)
+SPOIL(v_stride_short, c->args.v_stride = 1)
+SPOIL(out_stride_short, c->args.out_stride = 31)
+SPOIL(cell_stride_short, c->args.past.k_cell_stride = 7)
+SPOIL(head_stride_short, c->args.past.k_head_stride = 7)
+SPOIL(block_stride_short, c->args.past.k_block_stride = 7)
+SPOIL(v_block_stride_short, c->args.past.v_block_stride = 1)
+SPOIL(block_stride_huge, c->args.past.v_block_stride = SIZE_MAX / 2)
+SPOIL(q_stride_huge, c->args.q_stride = SIZE_MAX / 2)
 
 /* B8: numbers of query heads that are no multiple of the KV heads are refused. */
 static void heads_and_widths_that_do_not_fit_refuse(void)
@@ -189,11 +184,12 @@ static void heads_and_widths_that_do_not_fit_refuse(void)
 }
 
 /* 3 both or neither */
-SPOIL(k_alone, args->v = NULL)
-SPOIL(v_alone, args->k = NULL)
-SPOIL(v_beside_v_in_k, args->v_in_k = true)
-SPOIL(present_half, args->present = args->past; args->present.v = NULL)
-SPOIL(present_elsewhere, args->present = args->past; args->present.k = (float *)args->present.k + 4)
+SPOIL(k_alone, c->args.v = NULL)
+SPOIL(v_alone, c->args.k = NULL)
+SPOIL(v_beside_v_in_k, c->args.v_in_k = true)
+SPOIL(present_half, c->args.present = c->args.past; c->args.present.v = NULL)
+SPOIL(present_elsewhere, c->args.present = c->args.past;
+      c->args.present.k = (float *)c->args.present.k + 4)
 
 static void pairs_with_one_side_refuse(void)
 {
@@ -210,28 +206,28 @@ static void pairs_with_one_side_refuse(void)
 
 /* 4 scalars */
 static const float nan_scale = NAN, infinite_scale = INFINITY;
-SPOIL(window_negative, args->sliding_window = -1)
-SPOIL(window_not_causal, args->sliding_window = 3; args->not_causal = true)
-SPOIL(kept_not_causal, args->kept_prefix = c->kept_prefix; args->kept_prefix_count = 1;
-      c->kept_prefix[0] = 2; args->not_causal = true)
-SPOIL(kept_negative, args->kept_prefix = c->kept_prefix; args->kept_prefix_count = 2;
+SPOIL(window_negative, c->args.sliding_window = -1)
+SPOIL(window_not_causal, c->args.sliding_window = 3; c->args.not_causal = true)
+SPOIL(kept_not_causal, c->args.kept_prefix = c->kept_prefix; c->args.kept_prefix_count = 1;
+      c->kept_prefix[0] = 2; c->args.not_causal = true)
+SPOIL(kept_negative, c->args.kept_prefix = c->kept_prefix; c->args.kept_prefix_count = 2;
       c->kept_prefix[1] = -1)
-SPOIL(kept_three, args->kept_prefix = c->kept_prefix; args->kept_prefix_count = 3)
-SPOIL(kept_absent, args->kept_prefix = NULL; args->kept_prefix_count = 1)
-SPOIL(kept_uncounted, args->kept_prefix = c->kept_prefix; args->kept_prefix_count = 0)
-SPOIL(scale_nan, args->constants.q_scale = &nan_scale)
-SPOIL(scale_infinite, args->constants.q_scale = &infinite_scale)
-SPOIL(softcap_negative, args->constants.softcap = -1)
-SPOIL(softcap_nan, args->constants.softcap = NAN)
-SPOIL(softcap_infinite, args->constants.softcap = INFINITY)
-SPOIL(eps_negative, args->constants.qk_norm_eps = -1e-6f)
-SPOIL(eps_alone, args->constants.qk_norm_eps = 1e-6f)
-SPOIL(norm_order_alone, args->constants.norm_order = PKV_NORM_BEFORE_ROPE)
-SPOIL(offset_alone, args->constants.rotary_offset = 2)
-SPOIL(mode_alone, args->constants.rotary_mode = PKV_ROTARY_INTERLEAVED)
-SPOIL(mode_unknown, args->constants.rotary_mode = (enum pkv_rotary_mode)7)
-SPOIL(scale_on_floats, args->constants.k_scale = &c->q_scale; args->constants.k_scale_count = 1)
-SPOIL(codes_without_scale, args->past.k_dtype = PKV_INT8)
+SPOIL(kept_three, c->args.kept_prefix = c->kept_prefix; c->args.kept_prefix_count = 3)
+SPOIL(kept_absent, c->args.kept_prefix = NULL; c->args.kept_prefix_count = 1)
+SPOIL(kept_uncounted, c->args.kept_prefix = c->kept_prefix; c->args.kept_prefix_count = 0)
+SPOIL(scale_nan, c->args.constants.q_scale = &nan_scale)
+SPOIL(scale_infinite, c->args.constants.q_scale = &infinite_scale)
+SPOIL(softcap_negative, c->args.constants.softcap = -1)
+SPOIL(softcap_nan, c->args.constants.softcap = NAN)
+SPOIL(softcap_infinite, c->args.constants.softcap = INFINITY)
+SPOIL(eps_negative, c->args.constants.qk_norm_eps = -1e-6f)
+SPOIL(eps_alone, c->args.constants.qk_norm_eps = 1e-6f)
+SPOIL(norm_order_alone, c->args.constants.norm_order = PKV_NORM_BEFORE_ROPE)
+SPOIL(offset_alone, c->args.constants.rotary_offset = 2)
+SPOIL(mode_alone, c->args.constants.rotary_mode = PKV_ROTARY_INTERLEAVED)
+SPOIL(mode_unknown, c->args.constants.rotary_mode = (enum pkv_rotary_mode)7)
+SPOIL(scale_on_floats, c->args.constants.k_scale = &c->q_scale; c->args.constants.k_scale_count = 1)
+SPOIL(codes_without_scale, c->args.past.k_dtype = PKV_INT8)
 
 static void scalars_out_of_range_refuse(void)
 {
@@ -272,7 +268,7 @@ SPOIL(kv_zero, c->kv_lens[1] = 0)
 SPOIL(kv_below_q, c->kv_lens[0] = 1)
 SPOIL(kv_int32_max, c->kv_lens[1] = INT32_MAX)
 SPOIL(kv_int32_min, c->kv_lens[1] = INT32_MIN)
-SPOIL(cu_k_on_a_cache, args->cu_seqlens_k = c->cu_seqlens_k)
+SPOIL(cu_k_on_a_cache, c->args.cu_seqlens_k = c->cu_seqlens_k)
 
 /* B3: lengths and offsets that lead outside are refused before anything is read. */
 static void lengths_that_contradict_each_other_refuse(void)
@@ -307,11 +303,11 @@ static void causal_read_of_fewer_keys_than_queries_refuses(void)
 SPOIL(cu_k_falls, c->cu_seqlens_k[1] = 20)
 SPOIL(cu_k_starts_late, c->cu_seqlens_k[0] = 1)
 SPOIL(keys_fewer, c->cu_seqlens_k[1] = 1)
-SPOIL(table_without_cache, args->block_table = c->kv_lens; args->max_blocks = 1)
-SPOIL(slots_without_cache, args->slot_ids = c->kv_lens)
-SPOIL(keys_absent, args->k = args->v = NULL)
-SPOIL(past_k_without_cache, args->past.k = c->kv_lens)
-SPOIL(past_v_without_cache, args->past.v = c->kv_lens)
+SPOIL(table_without_cache, c->args.block_table = c->kv_lens; c->args.max_blocks = 1)
+SPOIL(slots_without_cache, c->args.slot_ids = c->kv_lens)
+SPOIL(keys_absent, c->args.k = c->args.v = NULL)
+SPOIL(past_k_without_cache, c->args.past.k = c->kv_lens)
+SPOIL(past_v_without_cache, c->args.past.v = c->kv_lens)
 
 static void call_without_a_cache_refuses_what_belongs_to_one(void)
 {
@@ -383,11 +379,11 @@ static void position_beyond_the_table_s_row_refuses(void)
     pkv_workspace_destroy(workspace);
 }
 
-SPOIL(row_too_long, c->kv_lens[1] = args->past.block_size + 1)
-SPOIL(rows_too_many, args->slot_ids = NULL; args->past.num_blocks = 1)
-SPOIL(batch_rows_fewer, args->past.num_blocks = 1)
-SPOIL(slots_given, args->slot_ids = c->kv_lens)
-SPOIL(dense_table_given, args->block_table = c->kv_lens; args->max_blocks = 1)
+SPOIL(row_too_long, c->kv_lens[1] = c->args.past.block_size + 1)
+SPOIL(rows_too_many, c->args.slot_ids = NULL; c->args.past.num_blocks = 1)
+SPOIL(batch_rows_fewer, c->args.past.num_blocks = 1)
+SPOIL(slots_given, c->args.slot_ids = c->kv_lens)
+SPOIL(dense_table_given, c->args.block_table = c->kv_lens; c->args.max_blocks = 1)
 
 static void dense_rows_beyond_their_capacity_refuse(void)
 {
@@ -402,18 +398,18 @@ static void dense_rows_beyond_their_capacity_refuse(void)
     assert_all_refuse(&spec, refusals);
 }
 
-SPOIL(copy_kv_lens_given, args->kv_lens = c->kv_lens)
-SPOIL(copy_present_absent, memset(&args->present, 0, sizeof args->present))
-SPOIL(copy_present_short, args->present.block_size--)
-SPOIL(copy_present_long, args->present.block_size++)
-SPOIL(copy_present_is_past, args->present.k = args->past.k; args->present.v = args->past.v)
+SPOIL(copy_kv_lens_given, c->args.kv_lens = c->kv_lens)
+SPOIL(copy_present_absent, memset(&c->args.present, 0, sizeof c->args.present))
+SPOIL(copy_present_short, c->args.present.block_size--)
+SPOIL(copy_present_long, c->args.present.block_size++)
+SPOIL(copy_present_is_past, c->args.present.k = c->args.past.k; c->args.present.v = c->args.past.v)
 SPOIL(copy_q_lens_differ, c->cu_seqlens_q[1] = 1)
-SPOIL(copy_dtype_differs, args->present.k_dtype = PKV_F16)
-SPOIL(copy_past_absent, args->past.k = args->past.v = NULL)
-SPOIL(copy_past_negative, args->past.block_size = -1)
-SPOIL(copy_past_rows_more, args->past.num_blocks = 3)
-SPOIL(copy_past_rows_fewer, args->past.num_blocks = 1)
-SPOIL(copy_keys_absent, args->k = args->v = NULL)
+SPOIL(copy_dtype_differs, c->args.present.k_dtype = PKV_F16)
+SPOIL(copy_past_absent, c->args.past.k = c->args.past.v = NULL)
+SPOIL(copy_past_negative, c->args.past.block_size = -1)
+SPOIL(copy_past_rows_more, c->args.past.num_blocks = 3)
+SPOIL(copy_past_rows_fewer, c->args.past.num_blocks = 1)
+SPOIL(copy_keys_absent, c->args.k = c->args.v = NULL)
 
 static void functional_call_refuses_a_present_that_does_not_fit(void)
 {
@@ -437,7 +433,7 @@ static void functional_call_refuses_a_present_that_does_not_fit(void)
 
 /* 7 slots */
 SPOIL(slot_negative, c->slot_ids[1] = -1)
-SPOIL(slot_beyond, c->slot_ids[1] = args->past.num_blocks)
+SPOIL(slot_beyond, c->slot_ids[1] = c->args.past.num_blocks)
 SPOIL(slot_int32_min, c->slot_ids[0] = INT32_MIN)
 SPOIL(slot_repeated, c->slot_ids[1] = c->slot_ids[0])
 
@@ -477,12 +473,12 @@ static int32_t *entry(struct gqa_case *c, int32_t b, int32_t i)
 
 SPOIL(entry_minus_two, *entry(c, 1, 0) = -2)
 SPOIL(entry_int32_min, *entry(c, 1, 0) = INT32_MIN)
-SPOIL(entry_num_blocks, *entry(c, 0, 2) = args->past.num_blocks)
+SPOIL(entry_num_blocks, *entry(c, 0, 2) = c->args.past.num_blocks)
 SPOIL(entry_int32_max, *entry(c, 0, 0) = INT32_MAX)
 SPOIL(entry_repeated, *entry(c, 1, 1) = *entry(c, 1, 0))
 SPOIL(entry_missing_for_read, *entry(c, 1, 0) = -1)
 SPOIL(entry_missing_for_write, *entry(c, 1, 1) = -1)
-SPOIL(tail_beyond, *entry(c, 1, 2) = args->past.num_blocks + 7)
+SPOIL(tail_beyond, *entry(c, 1, 2) = c->args.past.num_blocks + 7)
 SPOIL(tail_minus_two, *entry(c, 1, 2) = -2)
 SPOIL(tail_repeats, *entry(c, 1, 2) = *entry(c, 1, 0))
 SPOIL(written_by_two, *entry(c, 1, 1) = *entry(c, 0, 2))
@@ -565,7 +561,7 @@ static void evicted_block_that_is_still_seen_refuses(void)
 }
 
 /* 9 positions */
-SPOIL(positions_alone, args->position_ids = c->kept_prefix)
+SPOIL(positions_alone, c->args.position_ids = c->kept_prefix)
 
 static void positions_without_tables_refuse(void)
 {
@@ -588,7 +584,7 @@ static void rope_before_position_0_refuses(void)
     assert_all_refuse(&spec, refusals);
 }
 
-SPOIL(positions_of_some_keys, args->position_ids = c->kept_prefix)
+SPOIL(positions_of_some_keys, c->args.position_ids = c->kept_prefix)
 
 static void positions_of_the_call_s_own_keys_cover_them_all(void)
 {
@@ -607,15 +603,15 @@ static void *address(const void *memory)
     return writable;
 }
 
-SPOIL(out_over_q, args->out = address(args->q))
-SPOIL(out_over_k, args->out = address((const char *)args->k + 4))
-SPOIL(out_over_v, args->out = address(args->v))
-SPOIL(out_over_cache, args->out = args->past.k)
-SPOIL(out_over_cache_v, args->out = (char *)args->past.v + 8)
-SPOIL(out_over_table, args->out = c->block_table)
-SPOIL(lse_over_out, args->lse = args->out)
-SPOIL(lse_over_cache, args->lse = args->past.v)
-SPOIL(lse_over_lengths, args->lse = (float *)(void *)c->kv_lens)
+SPOIL(out_over_q, c->args.out = address(c->args.q))
+SPOIL(out_over_k, c->args.out = address((const char *)c->args.k + 4))
+SPOIL(out_over_v, c->args.out = address(c->args.v))
+SPOIL(out_over_cache, c->args.out = c->args.past.k)
+SPOIL(out_over_cache_v, c->args.out = (char *)c->args.past.v + 8)
+SPOIL(out_over_table, c->args.out = c->block_table)
+SPOIL(lse_over_out, c->args.lse = c->args.out)
+SPOIL(lse_over_cache, c->args.lse = c->args.past.v)
+SPOIL(lse_over_lengths, c->args.lse = (float *)(void *)c->kv_lens)
 
 static void outputs_that_overlap_refuse(void)
 {

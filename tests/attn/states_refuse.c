@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "support/gqa_case.h"
+#include "support/spoil.h"
 
 enum { ARENA_FLOATS = 256 };
 
@@ -92,11 +93,7 @@ static void assert_all_refuse(enum pkv_status (*run)(const struct call *call),
     pkv_workspace_destroy(workspace);
 }
 
-#define SPOIL(name, statement)                                                                     \
-    static void name(struct call *call)                                                            \
-    {                                                                                              \
-        statement;                                                                                 \
-    }
+#define SPOILED struct call *call
 
 SPOIL(no_workspace, call->workspace = NULL)
 SPOIL(dtype_int8, call->dtype = PKV_INT8)

@@ -137,9 +137,6 @@ static void run_weighted_sum(struct bench *b)
     b->kernels->weighted_sum(&job);
 }
 
-#define EVERY_DTYPE 0x1f
-#define FLOAT_DTYPES (1u << PKV_F32 | 1u << PKV_F16 | 1u << PKV_BF16)
-
 static const struct bench_case cases[] = {
     {"widen", run_widen, EVERY_DTYPE, 0, false},
     {"narrow", run_narrow, FLOAT_DTYPES, 0, false},

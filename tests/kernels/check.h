@@ -12,6 +12,10 @@
 #include "kernels/values.h"
 #include "support/test.h"
 
+/* Sets of dtypes, as bits. */
+#define EVERY_DTYPE ((1u << NUM_DTYPES) - 1)
+#define FLOAT_DTYPES (1u << PKV_F32 | 1u << PKV_F16 | 1u << PKV_BF16)
+
 enum { MAX_QUERIES = 64, MAX_WIDTH = 256, MAX_STRIDE = MAX_WIDTH + PAD_LANES };
 
 /* Half a unit in the last place of a float at 1, and the largest error of a result below 2^-126. */

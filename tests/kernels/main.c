@@ -16,9 +16,6 @@
 #include "attn/dispatch.h"
 #include "kernels/check.h"
 
-#define EVERY_DTYPE 0x1f
-#define FLOAT_DTYPES (1u << PKV_F32 | 1u << PKV_F16 | 1u << PKV_BF16)
-
 /* dtypes is a set of bits, 0 for kernels that have none. */
 struct kernel_case {
     const char *name;

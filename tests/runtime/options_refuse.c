@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "support/options_case.h"
+#include "support/spoil.h"
 
 /* Constants */
 
@@ -21,11 +22,7 @@ static float floats[64] = {[0] = NAN, [1] = INFINITY, [2] = -1, [3] = 0};
 static const float *const not_a_number = &floats[0], *const infinite = &floats[1],
                           *const negative = &floats[2], *const zero = &floats[3];
 
-#define SPOIL(name, statement)                                                                     \
-    static void name(struct pkv_attn_constants *c)                                                 \
-    {                                                                                              \
-        statement;                                                                                 \
-    }
+#define SPOILED struct pkv_attn_constants *c
 
 SPOIL(q_scale_nan, c->q_scale = not_a_number)
 SPOIL(q_scale_infinite, c->q_scale = infinite)
