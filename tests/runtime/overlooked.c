@@ -134,7 +134,7 @@ static void reset_by_force_does_not_count_what_only_pins_held(void)
     case_close(&c);
 }
 
-enum { FLUSHED_BLOCKS = 512, FLUSHES = 200 };
+enum { FLUSHED_BLOCKS = 512, FLUSHES = 4000 };
 
 /* Looks at the cache without a pause; a sweep that is half done shows some blocks cached. */
 struct onlooker {
@@ -161,7 +161,7 @@ static void *look_on(void *context)
 }
 
 /* A sweep has the mutex for a slice at a time. Without a pause it would be seen all or not at all.
- */
+ * The first that is seen half done ends the test: on one CPU few meet another thread. */
 static void a_sweep_lets_others_in(void)
 {
     struct runtime_case c;
