@@ -449,6 +449,7 @@ static void insert(struct model *model)
         }
         model->nodes[at] = made;
         model->num_inserted++;
+        raise_model(model, at, priority); /* insert raises; what follows comes after it */
         if (made.parent >= 0) {
             const int32_t max_rewind = pick(model, 3);
             prefix_index_continue(model->fixture.index, above, max_rewind);
