@@ -15,10 +15,14 @@
  *
  *     free + held = num_blocks
  *     held        = number of ids whose count is above 0
- *     an id waits on the free queue exactly once, if and only if its count is 0
+ *     an id is among the free ones exactly once, if and only if its count is 0
  *
- * Free ids wait in the order in which they were released, so the id that has been free longest is
- * taken first. A call either happens whole or changes nothing. After create no call takes memory.
+ * Blocks with adjacent ids lie side by side in memory, and a processor reads those in a row faster.
+ * So the pool hands out runs of ids: several at once lie together as far as they can, and a
+ * sequence that grows and names its last block (pkv_pool_alloc_near) gets the next id, for which
+ * the pool leaves room while it is not short. Which ids a call takes depends on which are free and
+ * on its arguments, and on nothing else. A call either happens whole or changes nothing. After
+ * create no call takes memory.
  *
  * Threads: one thread at a time uses a pool. Different pools are independent. */
 #ifndef PAGEDKV_ALLOC_H
@@ -32,7 +36,7 @@ extern "C" {
 
 typedef struct pkv_pool pkv_pool;
 
-/* Makes a pool of block ids, all of them free, in the order 0, 1, 2, ...
+/* Makes a pool of block ids, all of them free.
  *
  * num_blocks is in [1, INT32_MAX]. hooks may be NULL; only alloc, free and log are used.
  *
@@ -44,14 +48,35 @@ pkv_pool_create(int32_t num_blocks, const struct pkv_hooks *hooks, pkv_pool **po
 /* Frees a pool, whether or not some of its ids are still held. NULL is accepted. O(1). */
 PKV_API void pkv_pool_destroy(pkv_pool *pool);
 
-/* Takes free block ids, all or none.
+/* Takes free block ids, all or none, for a sequence that is not expected to grow.
  *
- * Writes `count` distinct ids to ids [count], each with a reference count of 1. A count of 0
- * succeeds, and ids may then be NULL.
+ * Writes `count` distinct ids to ids [count], each with a reference count of 1, in ascending order:
+ * the first ones of the longest run of free ids, and of more runs, the longest first, where one
+ * does not suffice. Runs count as equally long within a power of two, and from 2048 ids on; the
+ * lowest of them is taken. So a new pool gives 0, 1, 2, ... A count of 0 succeeds, and ids may then
+ * be NULL.
  *
  * Returns PKV_OK; PKV_NO_BLOCKS when fewer than `count` are free now; PKV_NEVER_FITS when the pool
- * has fewer in total; PKV_INVALID_ARGUMENT for a negative count. O(count). */
+ * has fewer in total; PKV_INVALID_ARGUMENT for a negative count. O(count) where one run suffices,
+ * else O(count log count). */
 PKV_API PKV_NODISCARD enum pkv_status pkv_pool_alloc(pkv_pool *pool, int32_t count, int32_t *ids);
+
+/* Takes free block ids, all or none, for a sequence that grows: the more of its blocks lie side by
+ * side, the faster it is read.
+ *
+ * near is the last block that the sequence has, or -1 for one that begins; nothing is required of
+ * it but its range, [-1, num_blocks). Taken are the free ids behind near, near + 1 first, and for
+ * what is then missing those in the middle of the longest run of free ids (see pkv_pool_alloc), so
+ * that this sequence and the one whose blocks lie before the run both have room to grow. Room is
+ * left, not reserved: a call that finds no other id takes it, and none fails for it. ids [count]
+ * ascend from near on, and go on with those below it.
+ *
+ *     pkv_pool_alloc_near(pool, -1, 3, table)                   512, 513, 514
+ *     pkv_pool_alloc_near(pool, table[2], 1, table + 3)         515
+ *
+ * count, ids, and what it returns are those of pkv_pool_alloc. */
+PKV_API PKV_NODISCARD enum pkv_status pkv_pool_alloc_near(pkv_pool *pool, int32_t near,
+                                                          int32_t count, int32_t *ids);
 
 /* Adds a reference to each block id of a list, such as the shared part of a block table.
  *
@@ -63,11 +88,11 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_pool_alloc(pkv_pool *pool, int32_t cou
 PKV_API PKV_NODISCARD enum pkv_status pkv_pool_retain(pkv_pool *pool, const int32_t *ids,
                                                       int32_t count);
 
-/* Releases a reference to each block id of a list. An id whose count falls from 1 to 0 goes to the
- * end of the free queue; nothing else makes an id free.
+/* Releases a reference to each block id of a list. An id whose count falls from 1 to 0 is free;
+ * nothing else makes an id free.
  *
  * ids [count]: entries of -1 are skipped; an id may appear several times and loses as many
- * references. Ids become free in the order of the list.
+ * references. The order of the list does not matter.
  *
  * Returns PKV_OK; PKV_INVALID_ARGUMENT when an id is out of range or free, or the list releases it
  * more often than it is held: no count has changed then. O(count). */

@@ -1,25 +1,32 @@
 /* SPDX-License-Identifier: MIT
  *
- * Block ids with reference counts. The free ids of a class form a doubly linked queue inside an
- * array of records, so taking, releasing and moving are O(1) and need no memory. The records lie
- * apart from the payload: a stray write through a key or value cannot break a queue.
+ * Block ids with reference counts. The free ids of class 0 are runs (free_runs.h), those of any
+ * other class a doubly linked queue inside an array of records, so taking, releasing and moving are
+ * O(1) and need no memory. The records lie apart from the payload: a stray write through a key or
+ * value cannot break a queue.
  *
- * block_pool_drop_to is the one place that puts an id into a queue when its count falls from one to
- * zero, and block_pool_revive the one that takes it out for the change back. Lists may name an id
+ * block_pool_drop_to is the one place that makes an id free when its count falls from one to zero,
+ * and block_pool_revive and block_pool_take_near are those of the change back. Lists may name an id
  * several times; they are validated whole by counting each id's entries in its record's scratch,
  * which every path leaves at zero again. */
 #include "alloc/block_pool.h"
 
 #include "base/error.h"
+#include "base/minmax.h"
 #include "base/report.h"
 
 static void enqueue(pkv_pool *pool, int32_t id, int32_t class)
 {
     struct block_pool_queue *queue = &pool->queues[class];
     struct block_pool_record *record = &pool->records[id];
+    record->class = class;
+    pool->num_free++;
+    if (class == 0) {
+        free_runs_put(&pool->runs, id);
+        return;
+    }
     record->prev = queue->tail;
     record->next = NO_BLOCK;
-    record->class = class;
     if (queue->tail == NO_BLOCK) {
         queue->head = id;
     } else {
@@ -27,14 +34,19 @@ static void enqueue(pkv_pool *pool, int32_t id, int32_t class)
     }
     queue->tail = id;
     queue->length++;
-    pool->num_free++;
 }
 
-/* From wherever in its queue it is. */
+/* From wherever in its run or queue it is. */
 static void unqueue(pkv_pool *pool, int32_t id)
 {
     struct block_pool_record *record = &pool->records[id];
     struct block_pool_queue *queue = &pool->queues[record->class];
+    pool->num_free--;
+    if (record->class == 0) {
+        record->class = BLOCK_POOL_HELD;
+        free_runs_take(&pool->runs, (struct id_run){id, 1});
+        return;
+    }
     if (record->prev == NO_BLOCK) {
         queue->head = record->next;
     } else {
@@ -49,12 +61,11 @@ static void unqueue(pkv_pool *pool, int32_t id)
     record->next = NO_BLOCK;
     record->class = BLOCK_POOL_HELD;
     queue->length--;
-    pool->num_free--;
 }
 
 int32_t block_pool_head(const pkv_pool *pool, int32_t class)
 {
-    return pool->queues[class].head;
+    return class == 0 ? pool->runs.longest.first : pool->queues[class].head;
 }
 
 int32_t block_pool_take_from(pkv_pool *pool, int32_t class)
@@ -68,11 +79,102 @@ int32_t block_pool_take_from(pkv_pool *pool, int32_t class)
 
 int32_t block_pool_take(pkv_pool *pool)
 {
-    int32_t id = NO_BLOCK;
-    for (int32_t class = 0; id == NO_BLOCK && class < BLOCK_POOL_NUM_CLASSES; class ++) {
+    int32_t id = free_runs_take_first(&pool->runs);
+    if (id != NO_BLOCK) {
+        pool->records[id].class = BLOCK_POOL_HELD;
+        pool->records[id].ref_count = 1;
+        pool->num_free--;
+        return id;
+    }
+    for (int32_t class = 1; id == NO_BLOCK && class < BLOCK_POOL_NUM_CLASSES; class ++) {
         id = block_pool_take_from(pool, class);
     }
     return id;
+}
+
+/* The ids that `count` more are taken from; of the longest run the first ones, or the middle, but
+ * a run that begins the pool has nobody before it. */
+static struct id_run next_run(const pkv_pool *pool, int32_t near, int32_t count)
+{
+    const int32_t next = near + 1;
+    if (near >= 0 && next < pool->num_blocks && free_runs_has(&pool->runs, next)) {
+        return free_runs_from(&pool->runs, next);
+    }
+    struct id_run run = pool->runs.longest;
+    if (near != BLOCK_POOL_PACKED && run.first > 0 && run.count > count) {
+        const int32_t skipped = (run.count - count + 1) / 2;
+        run.first += skipped;
+        run.count -= skipped;
+    }
+    return run;
+}
+
+int32_t block_pool_take_near(pkv_pool *pool, int32_t near, int32_t count, int32_t *ids)
+{
+    int32_t num_taken = 0;
+    while (num_taken < count && pool->runs.num_free > 0) {
+        struct id_run run = next_run(pool, near, count - num_taken);
+        run.count = min_i32(run.count, count - num_taken);
+        free_runs_take(&pool->runs, run);
+        for (int32_t id = run.first; id < run.first + run.count; id++) {
+            pool->records[id].class = BLOCK_POOL_HELD;
+            pool->records[id].ref_count = 1;
+            ids[num_taken++] = id;
+        }
+        near = min_i32(near, NO_BLOCK);
+    }
+    pool->num_free -= num_taken;
+    return num_taken;
+}
+
+/* Where an id comes in a table that goes on behind near. */
+static uint32_t distance(int32_t near, int32_t id)
+{
+    return (uint32_t)id - (uint32_t)(near + 1);
+}
+
+/* ids [count] is a heap, whose root is the farthest, but for the children of `parent`. */
+static void sift_down(int32_t near, int32_t count, int32_t *ids, int32_t parent)
+{
+    const int32_t id = ids[parent];
+    for (int32_t child = 2 * parent + 1; child < count; child = 2 * parent + 1) {
+        child += child + 1 < count && distance(near, ids[child + 1]) > distance(near, ids[child]);
+        if (distance(near, ids[child]) <= distance(near, id)) {
+            break;
+        }
+        ids[parent] = ids[child];
+        parent = child;
+    }
+    ids[parent] = id;
+}
+
+static void swap_ids(int32_t *a, int32_t *b)
+{
+    const int32_t id = *a;
+    *a = *b;
+    *b = id;
+}
+
+void block_pool_arrange(int32_t near, int32_t count, int32_t *ids)
+{
+    near = max_i32(near, NO_BLOCK);
+    int32_t num_ascents = 0;
+    for (int32_t i = 1; i < count; i++) {
+        num_ascents += distance(near, ids[i]) > distance(near, ids[i - 1]);
+    }
+    if (num_ascents == count - 1) {
+        return;
+    }
+    for (int32_t i = 0; num_ascents == 0 && i < count / 2; i++) {
+        swap_ids(&ids[i], &ids[count - 1 - i]);
+    }
+    for (int32_t parent = count / 2 - 1; num_ascents > 0 && parent >= 0; parent--) {
+        sift_down(near, count, ids, parent);
+    }
+    for (int32_t last = count - 1; num_ascents > 0 && last > 0; last--) {
+        swap_ids(&ids[0], &ids[last]);
+        sift_down(near, last, ids, 0);
+    }
 }
 
 void block_pool_retain(pkv_pool *pool, int32_t id)
@@ -132,13 +234,14 @@ int32_t block_pool_class(const pkv_pool *pool, int32_t id)
 
 int32_t block_pool_num_free(const pkv_pool *pool, int32_t class)
 {
-    return pool->queues[class].length;
+    return class == 0 ? pool->runs.num_free : pool->queues[class].length;
 }
 
 size_t block_pool_bytes(int32_t num_blocks)
 {
     return hooks_array_bytes(1, sizeof(pkv_pool)) +
-           hooks_array_bytes((size_t)num_blocks, sizeof(struct block_pool_record));
+           hooks_array_bytes((size_t)num_blocks, sizeof(struct block_pool_record)) +
+           free_runs_bytes(num_blocks);
 }
 
 enum pkv_status pkv_pool_create(int32_t num_blocks, const struct pkv_hooks *hooks, pkv_pool **pool)
@@ -165,13 +268,14 @@ enum pkv_status pkv_pool_create(int32_t num_blocks, const struct pkv_hooks *hook
         made->queues[class].tail = NO_BLOCK;
     }
     made->records = hooks_alloc_array(&memory, (size_t)num_blocks, sizeof made->records[0]);
-    if (made->records == NULL) {
+    if (made->records == NULL || !free_runs_create(&made->runs, num_blocks, &memory)) {
         pkv_pool_destroy(made);
         return refuse(PKV_NO_MEMORY, "no memory for a pool of %d blocks", num_blocks);
     }
     for (int32_t id = 0; id < num_blocks; id++) {
-        enqueue(made, id, 0);
+        made->records[id].prev = made->records[id].next = NO_BLOCK;
     }
+    made->num_free = num_blocks;
     *pool = made;
     return PKV_OK;
 }
@@ -182,6 +286,7 @@ void pkv_pool_destroy(pkv_pool *pool)
         return;
     }
     const struct pkv_hooks memory = pool->hooks;
+    free_runs_destroy(&pool->runs, &memory);
     hooks_free_array(&memory, pool->records, (size_t)pool->num_blocks, sizeof pool->records[0]);
     hooks_free_array(&memory, pool, 1, sizeof *pool);
 }
@@ -201,12 +306,8 @@ static enum pkv_status check_list(const pkv_pool *pool, const int32_t *ids, int3
     return PKV_OK;
 }
 
-enum pkv_status pkv_pool_alloc(pkv_pool *pool, int32_t count, int32_t *ids)
+static enum pkv_status alloc_near(pkv_pool *pool, int32_t near, int32_t count, int32_t *ids)
 {
-    const enum pkv_status status = check_list(pool, ids, count);
-    if (status != PKV_OK) {
-        return status;
-    }
     if (count > pool->num_blocks) {
         return refuse(PKV_NEVER_FITS, "count = %d, but the pool has %d blocks", count,
                       pool->num_blocks);
@@ -214,10 +315,30 @@ enum pkv_status pkv_pool_alloc(pkv_pool *pool, int32_t count, int32_t *ids)
     if (count > pool->num_free) {
         return refuse(PKV_NO_BLOCKS, "count = %d, but %d blocks are free", count, pool->num_free);
     }
-    for (int32_t i = 0; i < count; i++) {
+    if (count == 1 && near == BLOCK_POOL_PACKED) {
+        ids[0] = block_pool_take(pool);
+        return PKV_OK;
+    }
+    for (int32_t i = block_pool_take_near(pool, near, count, ids); i < count; i++) {
         ids[i] = block_pool_take(pool);
     }
+    block_pool_arrange(near, count, ids);
     return PKV_OK;
+}
+
+enum pkv_status pkv_pool_alloc(pkv_pool *pool, int32_t count, int32_t *ids)
+{
+    const enum pkv_status status = check_list(pool, ids, count);
+    return status == PKV_OK ? alloc_near(pool, BLOCK_POOL_PACKED, count, ids) : status;
+}
+
+enum pkv_status pkv_pool_alloc_near(pkv_pool *pool, int32_t near, int32_t count, int32_t *ids)
+{
+    const enum pkv_status status = check_list(pool, ids, count);
+    if (status == PKV_OK && (near < NO_BLOCK || near >= pool->num_blocks)) {
+        return INVALID("near = %d, outside [-1, %d)", near, pool->num_blocks);
+    }
+    return status == PKV_OK ? alloc_near(pool, near, count, ids) : status;
 }
 
 static bool is_block(const pkv_pool *pool, int32_t id)
@@ -337,15 +458,18 @@ static void check_queue(struct report *report, const pkv_pool *pool, int32_t cla
 static bool is_queued(const pkv_pool *pool, int32_t id)
 {
     const struct block_pool_record *record = &pool->records[id];
-    return is_class(record->class) &&
+    return record->class > 0 && is_class(record->class) &&
            (id == pool->queues[record->class].head || record->prev != NO_BLOCK);
 }
 
 static void check_record(struct report *report, const pkv_pool *pool, int32_t id)
 {
     const struct block_pool_record *record = &pool->records[id];
+    const bool is_in_run = free_runs_has(&pool->runs, id);
     report_expect(report, record->ref_count >= 0, "a reference count is negative (block %d)", id);
-    report_expect(report, is_queued(pool, id) == (record->ref_count == 0),
+    report_expect(report, is_in_run == (record->class == 0),
+                  "an id of class 0 in no run, or another in one (block %d)", id);
+    report_expect(report, (is_in_run || is_queued(pool, id)) == (record->ref_count == 0),
                   "an id is free and not queued, or held and queued (block %d)", id);
     report_expect(report, record->scratch == 0, "a scratch count is not zero (block %d)", id);
 }
@@ -357,8 +481,9 @@ int32_t pkv_pool_check(const pkv_pool *pool)
         return 1;
     }
     struct report report = {&pool->hooks, "block pool", 0};
-    int32_t queued = 0;
+    int32_t queued = pool->runs.num_free;
     int32_t unheld = 0;
+    free_runs_check(&pool->runs, &report);
     for (int32_t class = 0; class < BLOCK_POOL_NUM_CLASSES; class ++) {
         check_queue(&report, pool, class);
         queued += pool->queues[class].length;

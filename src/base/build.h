@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * build.h: what this build of the library is: its compiler, OpenMP, the machine, and a hint to the
- * machine that only some compilers have. It is no part of a public header because a caller's
- * compiler and flags may be others. */
+ * build.h: what this build of the library is: its compiler, OpenMP, the machine, and what only
+ * some compilers have: a hint to the machine, the number of a bit. It is no part of a public header
+ * because a caller's compiler and flags may be others. */
 #ifndef PKV_BASE_BUILD_H
 #define PKV_BASE_BUILD_H
 
@@ -40,6 +40,23 @@
 #define PKV_PREFETCH(address) __builtin_prefetch(address)
 #else
 #define PKV_PREFETCH(address) ((void)(address))
+#endif
+
+/* The number of the lowest and of the highest bit that is set in a word of 64 that is not 0. */
+#if defined(__GNUC__)
+#define PKV_LOWEST_BIT(word) __builtin_ctzll(word)
+#define PKV_HIGHEST_BIT(word) (63 - __builtin_clzll(word))
+#else
+#define PKV_LOWEST_BIT(word) pkv_highest_bit((word) & (~(word) + 1))
+#define PKV_HIGHEST_BIT(word) pkv_highest_bit(word)
+static inline int pkv_highest_bit(unsigned long long word)
+{
+    int bit = 0;
+    while (word >>= 1) {
+        bit++;
+    }
+    return bit;
+}
 #endif
 
 #endif

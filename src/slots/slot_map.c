@@ -12,6 +12,9 @@
 
 #define GENERATION_SHIFT 32
 
+/* Released slots are a queue; those never claimed, of class 0, go before. */
+#define CLASS_RELEASED 1
+
 static uint32_t slot_of(pkv_slot claim)
 {
     return (uint32_t)claim.id;
@@ -134,7 +137,7 @@ enum pkv_status pkv_slots_release(pkv_slots *slots, pkv_slot slot)
     }
     record->length = 0;
     record->generation = record->generation == UINT32_MAX ? 1 : record->generation + 1;
-    block_pool_drop(slots->pool, (int32_t)slot_of(slot));
+    block_pool_drop_to(slots->pool, (int32_t)slot_of(slot), CLASS_RELEASED);
     return PKV_OK;
 }
 

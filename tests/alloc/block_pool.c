@@ -7,13 +7,14 @@
 
 #include "support/test.h"
 
-#define MODEL_BLOCKS 48
+#define MODEL_BLOCKS 80
 #define MODEL_LIST 24
 
 /* All that a pool knows, for comparing before and after. */
 struct pool_state {
     struct block_pool_record records[64];
     struct block_pool_queue queues[BLOCK_POOL_NUM_CLASSES];
+    int32_t lengths[64];
     int32_t num_free;
 };
 
@@ -25,6 +26,7 @@ static struct pool_state state_of(const pkv_pool *pool)
     memcpy(state.records, pool->records, (size_t)pool->num_blocks * sizeof pool->records[0]);
     state.num_free = pool->num_free;
     memcpy(state.queues, pool->queues, sizeof state.queues);
+    memcpy(state.lengths, pool->runs.lengths, (size_t)pool->num_blocks * sizeof state.lengths[0]);
     return state;
 }
 
@@ -74,25 +76,49 @@ static void create_fails_cleanly_at_every_allocation(void)
         CU_ASSERT(pool == NULL && memory.live == 0 && memory.live_bytes == 0);
         memory.fail_at = ++failures + 1;
     }
-    CU_ASSERT_EQUAL(failures, 2);
+    CU_ASSERT_EQUAL(failures, 4);
     destroy_sound(pool);
     CU_ASSERT(memory.live == 0 && memory.live_bytes == 0);
     pkv_pool_destroy(NULL);
 }
 
-static void ids_are_handed_out_longest_free_first(void)
+static void alloc_takes_the_longest_runs_and_ascends(void)
 {
-    pkv_pool *pool = pool_of(5);
-    int32_t ids[5];
+    pkv_pool *pool = pool_of(12);
+    int32_t ids[12];
+    ASSERT_STATUS(PKV_OK, pkv_pool_alloc(pool, 12, ids));
+    for (int32_t id = 0; id < 12; id++) {
+        CU_ASSERT_EQUAL(ids[id], id);
+    }
+    CU_ASSERT_EQUAL(block_pool_take(pool), NO_BLOCK);
+    /* Free are 0 1, 3, 5 6 7 8, 10. */
+    ASSERT_STATUS(PKV_OK, pkv_pool_release(pool, (const int32_t[]){10, 1, 8, 6, 3, 7, 5, 0}, 8));
+    ASSERT_STATUS(PKV_OK, pkv_pool_alloc(pool, 1, ids));
+    CU_ASSERT_EQUAL(ids[0], 5);
+    ASSERT_STATUS(PKV_OK, pkv_pool_release(pool, ids, 1));
+    ASSERT_STATUS(PKV_OK, pkv_pool_alloc(pool, 5, ids));
+    CU_ASSERT(ids[0] == 0 && ids[1] == 5 && ids[2] == 6 && ids[3] == 7 && ids[4] == 8);
     ASSERT_STATUS(PKV_OK, pkv_pool_alloc(pool, 3, ids));
-    CU_ASSERT(ids[0] == 0 && ids[1] == 1 && ids[2] == 2);
-    ASSERT_STATUS(PKV_OK, pkv_pool_release(pool, (const int32_t[]){1, -1, 0}, 3));
-    ASSERT_STATUS(PKV_OK, pkv_pool_alloc(pool, 4, ids));
-    CU_ASSERT(ids[0] == 3 && ids[1] == 4 && ids[2] == 1 && ids[3] == 0);
+    CU_ASSERT(ids[0] == 1 && ids[1] == 3 && ids[2] == 10);
     CU_ASSERT_EQUAL(pkv_pool_num_free(pool), 0);
-    CU_ASSERT_EQUAL(block_pool_take(pool), -1);
-    ASSERT_STATUS(PKV_OK, pkv_pool_release(pool, (const int32_t[]){2}, 1));
-    CU_ASSERT_EQUAL(block_pool_take(pool), 2);
+    destroy_sound(pool);
+}
+
+static void alloc_near_refuses_a_near_that_is_no_id(void)
+{
+    pkv_pool *pool = pool_of(8);
+    int32_t ids[9] = {77};
+    const struct pool_state before = state_of(pool);
+    ASSERT_REFUSED(PKV_INVALID_ARGUMENT, "near = 8, outside [-1, 8)",
+                   pkv_pool_alloc_near(pool, 8, 1, ids));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_pool_alloc_near(pool, -2, 1, ids));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_pool_alloc_near(pool, INT32_MAX, 1, ids));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_pool_alloc_near(pool, 0, -1, ids));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_pool_alloc_near(pool, 0, 1, NULL));
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_pool_alloc_near(NULL, 0, 1, ids));
+    ASSERT_STATUS(PKV_NEVER_FITS, pkv_pool_alloc_near(pool, 0, 9, ids));
+    ASSERT_STATUS(PKV_OK, pkv_pool_alloc_near(pool, 0, 0, NULL));
+    CU_ASSERT(is_same(pool, &before) && ids[0] == 77);
     destroy_sound(pool);
 }
 
@@ -214,7 +240,7 @@ static void a_block_named_twice_in_one_release_is_freed_once(void)
     CU_ASSERT_EQUAL(pkv_pool_num_free(pool), 3);
     CU_ASSERT_EQUAL(pkv_pool_check(pool), 0);
     ASSERT_STATUS(PKV_OK, pkv_pool_alloc(pool, 3, ids));
-    CU_ASSERT(ids[0] == 3 && ids[1] == 0 && ids[2] == 1);
+    CU_ASSERT(ids[0] == 0 && ids[1] == 1 && ids[2] == 3);
     destroy_sound(pool);
 }
 
@@ -284,8 +310,8 @@ static void take_empties_the_lowest_class_first(void)
     CU_ASSERT_EQUAL(pkv_pool_num_free(pool), BLOCK_POOL_NUM_CLASSES);
     int32_t ids[2];
     ASSERT_STATUS(PKV_OK, pkv_pool_alloc(pool, 2, ids));
-    CU_ASSERT(ids[0] == LAST && ids[1] == LAST - 1);
-    ASSERT_STATUS(PKV_OK, pkv_pool_release(pool, ids, 1)); /* the public call: class 0 */
+    CU_ASSERT(ids[0] == LAST - 1 && ids[1] == LAST);
+    ASSERT_STATUS(PKV_OK, pkv_pool_release(pool, ids + 1, 1)); /* the public call: class 0 */
     CU_ASSERT_EQUAL(block_pool_class(pool, LAST), 0);
     CU_ASSERT_EQUAL(block_pool_take(pool), LAST);
     for (int32_t id = LAST - 2; id >= 0; id--) {
@@ -327,24 +353,27 @@ static void hold_revives_a_free_id_and_retains_a_held_one(void)
 static void move_makes_a_free_id_the_last_of_a_class(void)
 {
     pkv_pool *pool = pool_of(3);
-    block_pool_move(pool, 0, 0); /* its own class */
+    block_pool_move(pool, 0, 1);
     block_pool_move(pool, 1, 1);
-    CU_ASSERT_EQUAL(block_pool_num_free(pool, 0), 2);
-    CU_ASSERT_EQUAL(block_pool_num_free(pool, 1), 1);
+    block_pool_move(pool, 0, 1); /* its own class */
+    CU_ASSERT_EQUAL(block_pool_num_free(pool, 0), 1);
+    CU_ASSERT_EQUAL(block_pool_num_free(pool, 1), 2);
     CU_ASSERT_EQUAL(pkv_pool_check(pool), 0);
     CU_ASSERT_EQUAL(block_pool_take(pool), 2);
-    CU_ASSERT_EQUAL(block_pool_take(pool), 0);
     CU_ASSERT_EQUAL(block_pool_take(pool), 1);
+    block_pool_move(pool, 0, 0);
+    CU_ASSERT_EQUAL(block_pool_num_free(pool, 0), 1);
+    CU_ASSERT_EQUAL(block_pool_take(pool), 0);
     destroy_sound(pool);
 }
 
-/* One way to break a pool of 4 with ids 0 and 1 held; 2 and 3 are queued. */
+/* One way to break a pool of 6: ids 0 and 1 are held, 2 and 3 queued in class 1, 4 and 5 a run. */
 static void break_pool(pkv_pool *pool, int how)
 {
     struct block_pool_record *records = pool->records;
-    struct block_pool_queue *queue = &pool->queues[0];
+    struct block_pool_queue *queue = &pool->queues[1];
     switch (how) {
-    case 0: queue->head = 4; break;
+    case 0: queue->head = 6; break;
     case 1: queue->head = -2; break;
     case 2: records[3].prev = -1; break;
     case 3: records[2].next = -1; break;
@@ -356,23 +385,32 @@ static void break_pool(pkv_pool *pool, int how)
     case 9: records[2].ref_count = 1; break;
     case 10: records[1].scratch = 1; break;
     case 11: queue->length = 1; break;
-    case 12: records[2].class = 1; break;
+    case 12: records[2].class = 2; break;
     case 13: records[3].class = BLOCK_POOL_NUM_CLASSES; break;
-    case 14: pool->queues[1] = *queue; break;
-    case 15: records[0].class = 0, records[0].prev = 3; break;
+    case 14: pool->queues[2] = *queue; break;
+    case 15: records[0].class = 1, records[0].prev = 3; break;
+    case 16: records[0].class = 0; break;
+    case 17: records[4].class = BLOCK_POOL_HELD; break;
+    case 18: records[4].class = 1; break;
+    case 19: records[5].ref_count = 1; break;
+    case 20: pool->runs.num_free = 1; break;
+    case 21: pool->runs.lengths[4] = 1; break;
+    case 22: free_runs_put(&pool->runs, 1); break;
     default: queue->head = 1; break;
     }
 }
 
 static void check_reports_every_kind_of_damage(void)
 {
-    for (int how = 0; how <= 16; how++) {
+    for (int how = 0; how <= 23; how++) {
         struct test_memory memory = {0};
         const struct pkv_hooks hooks = test_hooks(&memory);
         pkv_pool *pool = NULL;
         int32_t ids[2];
-        ASSERT_STATUS(PKV_OK, pkv_pool_create(4, &hooks, &pool));
+        ASSERT_STATUS(PKV_OK, pkv_pool_create(6, &hooks, &pool));
         ASSERT_STATUS(PKV_OK, pkv_pool_alloc(pool, 2, ids));
+        block_pool_move(pool, 2, 1);
+        block_pool_move(pool, 3, 1);
         CU_ASSERT(pkv_pool_check(pool) == 0 && memory.num_logged == 0);
         break_pool(pool, how);
         const int32_t faults = pkv_pool_check(pool);
@@ -383,30 +421,86 @@ static void check_reports_every_kind_of_damage(void)
     }
 }
 
-/* The naive model: a queue that is an array, shifted at every take. */
+/* The naive model: counts alone. An id is found by walking through all of them. */
 struct model {
-    int32_t queue[MODEL_BLOCKS];
-    int32_t num_free;
     int32_t counts[MODEL_BLOCKS];
+    int32_t num_free;
 };
 
-static void model_alloc(struct model *model, pkv_pool *pool, int32_t count)
+static int32_t model_run(const int32_t *counts, int32_t id)
 {
-    int32_t ids[MODEL_BLOCKS + 2];
+    int32_t count = 0;
+    while (id + count < MODEL_BLOCKS && counts[id + count] == 0) {
+        count++;
+    }
+    return count;
+}
+
+/* The first id of the longest run, within a power of two. */
+static int32_t model_longest(const int32_t *counts)
+{
+    int32_t longest = NO_BLOCK;
+    int32_t limit = 1; /* to be counted as longer */
+    for (int32_t id = 0; id < MODEL_BLOCKS; id++) {
+        const int32_t count = model_run(counts, id);
+        while (count >= limit) {
+            longest = id;
+            limit *= 2;
+        }
+        id += count;
+    }
+    return longest;
+}
+
+/* The ids that `count` more are taken from. */
+static struct id_run model_next_run(const int32_t *counts, int32_t near, int32_t count)
+{
+    if (near >= 0 && near + 1 < MODEL_BLOCKS && counts[near + 1] == 0) {
+        return (struct id_run){near + 1, model_run(counts, near + 1)};
+    }
+    const int32_t longest = model_longest(counts);
+    const int32_t length = model_run(counts, longest);
+    const bool is_split = near > BLOCK_POOL_PACKED && longest > 0 && length > count;
+    const int32_t skipped = is_split ? (length - count + 1) / 2 : 0;
+    return (struct id_run){longest + skipped, length - skipped};
+}
+
+/* Marks `count` ids as taken, and says which, in ascending order from near on. */
+static void model_take(int32_t *counts, int32_t near, int32_t count, int32_t *ids)
+{
+    bool is_taken[MODEL_BLOCKS] = {false};
+    const int32_t begin = near < 0 ? 0 : near + 1;
+    for (int32_t left = count, at = near; left > 0; at = at < NO_BLOCK ? at : NO_BLOCK) {
+        const struct id_run run = model_next_run(counts, at, left);
+        for (int32_t i = 0; i < run.count && left > 0; i++, left--) {
+            counts[run.first + i] = 1;
+            is_taken[run.first + i] = true;
+        }
+    }
+    for (int32_t i = 0, num_ids = 0; num_ids < count; i++) {
+        const int32_t id = (begin + i) % MODEL_BLOCKS;
+        if (is_taken[id]) {
+            ids[num_ids++] = id;
+        }
+    }
+}
+
+static void model_alloc(struct model *model, pkv_pool *pool, int32_t near, int32_t count)
+{
+    int32_t ids[MODEL_BLOCKS + 2], wanted[MODEL_BLOCKS];
     const enum pkv_status expected = count > MODEL_BLOCKS      ? PKV_NEVER_FITS
                                      : count > model->num_free ? PKV_NO_BLOCKS
                                                                : PKV_OK;
-    const enum pkv_status status = pkv_pool_alloc(pool, count, ids);
+    const enum pkv_status status = near == BLOCK_POOL_PACKED
+                                       ? pkv_pool_alloc(pool, count, ids)
+                                       : pkv_pool_alloc_near(pool, near, count, ids);
     CU_ASSERT_FATAL(status == expected);
     if (status != PKV_OK) {
         return;
     }
-    CU_ASSERT_FATAL(memcmp(ids, model->queue, (size_t)count * sizeof ids[0]) == 0);
-    for (int32_t i = 0; i < count; i++) {
-        model->counts[ids[i]] = 1;
-    }
+    model_take(model->counts, near, count, wanted);
+    CU_ASSERT_FATAL(memcmp(ids, wanted, (size_t)count * sizeof ids[0]) == 0);
     model->num_free -= count;
-    memmove(model->queue, model->queue + count, (size_t)model->num_free * sizeof ids[0]);
 }
 
 static void model_retain(struct model *model, pkv_pool *pool, const int32_t *ids, int32_t count)
@@ -434,9 +528,7 @@ static void model_release(struct model *model, pkv_pool *pool, const int32_t *id
         }
         is_good = after.counts[ids[i]] > 0;
         after.counts[ids[i]]--;
-        if (after.counts[ids[i]] == 0) {
-            after.queue[after.num_free++] = ids[i];
-        }
+        after.num_free += after.counts[ids[i]] == 0;
     }
     const enum pkv_status status = pkv_pool_release(pool, ids, count);
     CU_ASSERT_FATAL(status == (is_good ? PKV_OK : PKV_INVALID_ARGUMENT));
@@ -474,15 +566,13 @@ static void a_million_random_operations_agree_with_a_naive_model(void)
     struct test_random random = {test_seed()};
     struct model model = {.num_free = MODEL_BLOCKS};
     pkv_pool *pool = pool_of(MODEL_BLOCKS);
-    for (int32_t id = 0; id < MODEL_BLOCKS; id++) {
-        model.queue[id] = id;
-    }
     for (int32_t i = 0; i < 1000000; i++) {
         int32_t ids[MODEL_LIST];
         const int32_t kind = random_between(&random, 0, 3);
         const int32_t count = random_list(&random, &model, ids);
         if (kind == 0) {
-            model_alloc(&model, pool, count == MODEL_LIST ? MODEL_BLOCKS + 1 : count);
+            const int32_t near = random_between(&random, BLOCK_POOL_PACKED, MODEL_BLOCKS - 1);
+            model_alloc(&model, pool, near, count == MODEL_LIST ? MODEL_BLOCKS + 1 : count);
         } else if (kind == 1) {
             model_retain(&model, pool, ids, count / 4);
         } else {
@@ -507,7 +597,9 @@ struct class_model {
 static int32_t model_next(const struct class_model *model)
 {
     int32_t best = NO_BLOCK;
+    int32_t is_held[MODEL_BLOCKS];
     for (int32_t id = 0; id < MODEL_BLOCKS; id++) {
+        is_held[id] = model->counts[id] > 0 || model->classes[id] > 0;
         if (model->counts[id] > 0) {
             continue;
         }
@@ -516,14 +608,14 @@ static int32_t model_next(const struct class_model *model)
             best = id;
         }
     }
-    return best;
+    return best >= 0 && model->classes[best] == 0 ? model_longest(is_held) : best;
 }
 
 static void class_operation(struct class_model *model, pkv_pool *pool, struct test_random *random,
                             int64_t now)
 {
     const int32_t id = random_between(random, 0, MODEL_BLOCKS - 1);
-    const int32_t class = random_between(random, 0, BLOCK_POOL_NUM_CLASSES - 1);
+    const int32_t class = random_between(random, 0, 2 * BLOCK_POOL_NUM_CLASSES) / 3;
     const int32_t kind = random_between(random, 0, 4);
     if (kind == 0) {
         const int32_t next = model_next(model);
@@ -569,7 +661,8 @@ static void classes_agree_with_a_naive_model(void)
 static const struct test_case cases[] = {
     TEST(create_refuses_what_is_no_pool),
     TEST(create_fails_cleanly_at_every_allocation),
-    TEST(ids_are_handed_out_longest_free_first),
+    TEST(alloc_takes_the_longest_runs_and_ascends),
+    TEST(alloc_near_refuses_a_near_that_is_no_id),
     TEST(counts_are_those_of_the_pool),
     TEST(alloc_tells_nothing_negative_and_too_many_apart),
     TEST(alloc_fails_cleanly_when_the_pool_is_short),

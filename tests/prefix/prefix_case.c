@@ -199,3 +199,18 @@ struct prefix_ref prefix_case_next(const struct prefix_index *index, int32_t fro
     }
     return PREFIX_ROOT;
 }
+
+int32_t prefix_case_longest_run(uint64_t bits)
+{
+    int32_t first = 0;
+    int32_t length = 0;
+    int32_t limit = 1; /* to count as longer */
+    for (int32_t bit = 0; bit < 64; bit++) {
+        length = (bits >> bit & 1) != 0 ? length + 1 : 0;
+        if (length >= limit) {
+            first = bit + 1 - length;
+            limit *= 2;
+        }
+    }
+    return first;
+}

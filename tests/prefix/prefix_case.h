@@ -102,4 +102,8 @@ enum pkv_status prefix_case_set_quota(struct prefix_case *fixture, int32_t tag, 
 /* Sweeps to the end; *swept is what it took. */
 void prefix_case_sweep(struct prefix_case *fixture, struct prefix_swept *swept);
 
+/* The first of the longest run of bits that are set; of those that are equally long within a power
+ * of two, the lowest. There is one. */
+int32_t prefix_case_longest_run(uint64_t bits);
+
 #endif

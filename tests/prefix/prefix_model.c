@@ -161,15 +161,17 @@ static bool goes_before(const struct model_block *a, const struct model_block *b
 static int32_t next_block(const struct model *model, int32_t group, int32_t first)
 {
     int32_t best = -1;
+    uint64_t blank = 0; /* a bit for each free block without a node */
     for (int32_t b = 0; b < BLOCKS; b++) {
         const struct model_block *block = &model->blocks[group][b];
         const struct model_block *than = best < 0 ? NULL : &model->blocks[group][best];
+        blank |= (uint64_t)(block->count == 0 && block->queue == 0) << b;
         if (block->count == 0 && block->queue >= first &&
             (than == NULL || goes_before(block, than, &model->orders[group]))) {
             best = b;
         }
     }
-    return best;
+    return first == 0 && blank != 0 ? prefix_case_longest_run(blank) : best;
 }
 
 /* Is there room for so many more settled blocks in the queue? */

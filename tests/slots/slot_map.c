@@ -74,7 +74,7 @@ static void create_fails_cleanly_at_every_allocation(void)
         CU_ASSERT(slots == NULL && memory.live == 0 && memory.live_bytes == 0);
         memory.fail_at = ++failures + 1;
     }
-    CU_ASSERT_EQUAL(failures, 4);
+    CU_ASSERT_EQUAL(failures, 6);
     destroy_sound(slots);
     CU_ASSERT(memory.live == 0 && memory.live_bytes == 0);
     pkv_slots_destroy(NULL);
