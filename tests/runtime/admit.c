@@ -42,11 +42,8 @@ static void admission_does_not_evict_its_own_hit(void)
 {
     struct runtime_case c;
     struct pkv_shortage shortage = {.size = sizeof shortage};
-    prefix_init(&c);
-    c.groups[0].num_blocks = 5;
-    case_open(&c);
-    prefix_run(&c, &a, 0, 12);
-    prefix_destroy(&c, &a);
+    prefix_open(&c, 5);
+    prefix_warm(&c, &a, 0, 12);
     ASSERT_STATUS(PKV_OK, prefix_create(&c, &b, 0, NULL));
     ASSERT_STATUS(PKV_NEVER_FITS, try_admit(&c, &b, 13, 9, &shortage));
     CU_ASSERT_EQUAL(shortage.need, 6);
@@ -72,9 +69,7 @@ static void not_now_and_never_are_told_apart(void)
 {
     struct runtime_case c;
     struct pkv_shortage shortage = {.size = sizeof shortage};
-    prefix_init(&c);
-    c.groups[0].num_blocks = 7;
-    case_open(&c);
+    prefix_open(&c, 7);
     ASSERT_STATUS(PKV_OK, prefix_create(&c, &a, 0, NULL));
     ASSERT_STATUS(PKV_OK, prefix_create(&c, &b, 100, NULL));
     ASSERT_STATUS(PKV_OK, prefix_create(&c, &d, 200, NULL));
@@ -97,8 +92,7 @@ static void watermark_stays_free(void)
     c.groups[0].num_blocks = 8;
     c.config.watermark_blocks = 2;
     case_open(&c);
-    prefix_run(&c, &a, 0, 12);
-    prefix_destroy(&c, &a); /* 3 cached, 5 plain */
+    prefix_warm(&c, &a, 0, 12); /* 3 cached, 5 plain */
     ASSERT_STATUS(PKV_OK, prefix_create(&c, &a, 0, NULL));
     ASSERT_STATUS(PKV_OK, prefix_create(&c, &b, 50, NULL));
     ASSERT_STATUS(PKV_NEVER_FITS, try_admit(&c, &a, 25, 0, &shortage));
@@ -116,8 +110,7 @@ static void quota_bounds_what_a_namespace_holds(void)
 {
     struct runtime_case c;
     struct pkv_shortage shortage = {.size = sizeof shortage};
-    prefix_init(&c);
-    case_open(&c);
+    prefix_open(&c, 16);
     const struct pkv_namespace_field fields[] = {prefix_field_of(1, "ann", 0),
                                                  prefix_field_of(2, "x", 8)};
     const struct pkv_seq_options options = {
@@ -156,8 +149,7 @@ static void quota_bounds_what_a_namespace_holds(void)
 static void probe_tells_what_is_being_computed(void)
 {
     struct runtime_case c;
-    prefix_init(&c);
-    case_open(&c);
+    prefix_open(&c, 16);
     ASSERT_STATUS(PKV_OK, prefix_create(&c, &a, 0, NULL));
     ASSERT_STATUS(PKV_OK, prefix_create(&c, &b, 0, NULL));
     ASSERT_STATUS(PKV_OK, prefix_admit(&c, &a, 20, 0, NULL));
@@ -199,8 +191,7 @@ static void probe_tells_what_is_being_computed(void)
 static void readmission_is_counted_apart(void)
 {
     struct runtime_case c;
-    prefix_init(&c);
-    case_open(&c);
+    prefix_open(&c, 16);
     prefix_run(&c, &a, 0, 16);
     ASSERT_STATUS(PKV_OK, case_truncate(&c, &a.seq, 0));
     int32_t cached = 0;
@@ -229,8 +220,7 @@ static void window_hit_needs_the_last_window_alone(void)
     struct runtime_case c;
     make_window(&c, 8);
     case_open(&c);
-    prefix_run(&c, &a, 0, 24);
-    prefix_destroy(&c, &a); /* plain: 2; blocks 0 .. 3 left the window; 4 and 5 are cached */
+    prefix_warm(&c, &a, 0, 24); /* plain: 2; blocks 0 .. 3 left the window; 4 and 5 are cached */
     ASSERT_STATUS(PKV_OK, prefix_create(&c, &b, 0, NULL));
     CU_ASSERT_EQUAL(prefix_hit(&c, &b, 22), 20);
     ASSERT_STATUS(PKV_OK,
@@ -383,10 +373,8 @@ static void windows_outlive_what_is_behind_them(void)
     struct runtime_case c;
     make_window(&c, 12);
     case_open(&c);
-    prefix_run(&c, &a, 0, 24);
-    prefix_destroy(&c, &a);
-    prefix_run(&c, &b, 1000, 24);
-    prefix_destroy(&c, &b);
+    prefix_warm(&c, &a, 0, 24);
+    prefix_warm(&c, &b, 1000, 24);
     press(&c, &d, 8);
     ASSERT_STATUS(PKV_OK, prefix_create(&c, &a, 0, NULL));
     ASSERT_STATUS(PKV_OK, prefix_create(&c, &b, 1000, NULL));
@@ -404,8 +392,7 @@ static void rewind_shortens_a_window_hit(void)
     make_window(&c, 8);
     case_open(&c);
     const struct pkv_seq_options options = {.size = sizeof options, .max_rewind = 6};
-    prefix_run(&c, &a, 0, 24);
-    prefix_destroy(&c, &a);
+    prefix_warm(&c, &a, 0, 24);
     press(&c, &d, 6); /* 2 plain ones, and blocks 0 .. 3 */
     ASSERT_STATUS(PKV_OK, prefix_create(&c, &a, 0, NULL));
     ASSERT_STATUS(PKV_OK, prefix_create(&c, &b, 0, &options));
@@ -422,8 +409,7 @@ static void rewind_works_behind_an_adopted_run(void)
     make_window(&c, 16);
     case_open(&c);
     const struct pkv_seq_options options = {.size = sizeof options, .max_rewind = 6};
-    prefix_run(&c, &a, 0, 24);
-    prefix_destroy(&c, &a);
+    prefix_warm(&c, &a, 0, 24);
     ASSERT_STATUS(PKV_OK, prefix_create(&c, &b, 0, &options));
     int32_t cached = 0;
     ASSERT_STATUS(PKV_OK, prefix_admit(&c, &b, 25, 0, &cached));

@@ -242,8 +242,7 @@ static void write_tokens(struct runtime_case *c, struct prefix_seq *seq, int32_t
 static void late_extras_leave_other_tokens_without(void)
 {
     struct runtime_case c;
-    prefix_init(&c);
-    case_open(&c);
+    prefix_open(&c, 16);
     ASSERT_STATUS(PKV_OK, prefix_create(&c, &a, 100, NULL));
     ASSERT_STATUS(PKV_OK, prefix_admit(&c, &a, 24, 0, NULL));
     memset(a.extra, 0, sizeof a.extra);

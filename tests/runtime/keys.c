@@ -59,8 +59,7 @@ static void salts_change_keys_from_where_they_begin(void)
                                                 prefix_field_of(SALT, "a", 4)};
     struct runtime_case c;
     struct pkv_event stored[4][3];
-    prefix_init(&c);
-    case_open(&c);
+    prefix_open(&c, 16);
     for (int32_t i = 0; i < 4; i++) {
         const struct pkv_seq_options options = options_in(i < 3 ? &salts[i] : NULL, i < 3);
         store(&c, &options, stored[i]);
@@ -92,8 +91,7 @@ static void every_bit_of_an_extra_counts(void)
 {
     struct runtime_case c;
     uint64_t extra[13] = {0};
-    prefix_init(&c);
-    case_open(&c);
+    prefix_open(&c, 16);
     ASSERT_STATUS(PKV_OK, prefix_create(&c, &a, 0, NULL));
     prefix_append(&c, &a, 13);
     CU_ASSERT_EQUAL(hit_with_extra(&c, NULL), 12);

@@ -36,8 +36,7 @@ static void step_without_extras_after_a_prompt_with_them_is_found_without_them(v
 {
     for (int turned = 0; turned < 2; turned++) {
         struct runtime_case c;
-        prefix_init(&c);
-        case_open(&c);
+        prefix_open(&c, 16);
         ASSERT_STATUS(PKV_OK, prefix_create(&c, &a, 0, NULL));
         for (int32_t i = 0; i < 12; i++) {
             a.extra[i] = 70 + (uint64_t)i;
@@ -59,11 +58,8 @@ static void step_without_extras_after_a_prompt_with_them_is_found_without_them(v
 static void evictable_is_never_above_what_the_row_could_have(void)
 {
     struct runtime_case c;
-    prefix_init(&c);
-    c.groups[0].num_blocks = 8;
-    case_open(&c);
-    prefix_run(&c, &a, 0, 20);
-    prefix_destroy(&c, &a);
+    prefix_open(&c, 8);
+    prefix_warm(&c, &a, 0, 20);
     ASSERT_STATUS(PKV_OK, prefix_create(&c, &b, 500, NULL));
     ASSERT_STATUS(PKV_OK, prefix_create(&c, &d, 700, NULL));
     struct case_step step = {0};
@@ -116,10 +112,8 @@ static void a_window_hit_far_along_reaches_its_end(void)
 static void reset_by_force_does_not_count_what_only_pins_held(void)
 {
     struct runtime_case c;
-    prefix_init(&c);
-    case_open(&c);
-    prefix_run(&c, &a, 0, 12);
-    prefix_destroy(&c, &a);
+    prefix_open(&c, 16);
+    prefix_warm(&c, &a, 0, 12);
     pkv_pin pin = {0};
     int32_t num_pinned = 0;
     ASSERT_STATUS(PKV_OK,
@@ -165,9 +159,7 @@ static void *look_on(void *context)
 static void a_sweep_lets_others_in(void)
 {
     struct runtime_case c;
-    prefix_init(&c);
-    c.groups[0].num_blocks = FLUSHED_BLOCKS;
-    case_open(&c);
+    prefix_open(&c, FLUSHED_BLOCKS);
     const struct pkv_namespace_field ann = prefix_field_of(1, "ann", 0);
     const struct pkv_seq_options in_ann = {
         .size = sizeof in_ann, .namespace_fields = &ann, .num_namespace_fields = 1};
@@ -198,8 +190,7 @@ static void position_ids_without_a_layer_with_rope_refuse(void)
     static const int64_t positions[] = {0, 1};
     static const int32_t ids[] = {5, 6};
     struct runtime_case c;
-    prefix_init(&c);
-    case_open(&c);
+    prefix_open(&c, 16);
     ASSERT_STATUS(PKV_OK, prefix_create(&c, &a, 0, NULL));
     const pkv_seq seq = a.seq.handle;
     const int32_t q_len = 2;

@@ -43,11 +43,8 @@ static int32_t pinned(struct runtime_case *c)
 static void pinned_run_is_not_evicted(void)
 {
     struct runtime_case c;
-    prefix_init(&c);
-    c.groups[0].num_blocks = 8;
-    case_open(&c);
-    prefix_run(&c, &a, 0, 12);
-    prefix_destroy(&c, &a);
+    prefix_open(&c, 8);
+    prefix_warm(&c, &a, 0, 12);
     pkv_pin first = {0}, second = {0};
     CU_ASSERT_EQUAL(pin(&c, 9, 0, 0, &first), 8);
     CU_ASSERT_EQUAL(pin(&c, 4, 0, 0, &second), 4);
@@ -74,10 +71,8 @@ static void pinned_run_is_not_evicted(void)
 static void pins_end_by_the_callers_clock(void)
 {
     struct runtime_case c;
-    prefix_init(&c);
-    case_open(&c);
-    prefix_run(&c, &a, 0, 12);
-    prefix_destroy(&c, &a);
+    prefix_open(&c, 16);
+    prefix_warm(&c, &a, 0, 12);
     pkv_pin early = {0}, late = {0}, never = {0};
     CU_ASSERT_EQUAL(pin(&c, 12, 100, 1000, &early), 12);
     CU_ASSERT_EQUAL(pin(&c, 8, 500, 1000, &late), 8);
@@ -257,11 +252,9 @@ static void cap_limits_what_is_pinned(void)
 static void reset_tells_and_force_orphans(void)
 {
     struct runtime_case c;
-    prefix_init(&c);
-    case_open(&c);
+    prefix_open(&c, 16);
     prefix_run(&c, &a, 0, 10);
-    prefix_run(&c, &b, 500, 8);
-    prefix_destroy(&c, &b);
+    prefix_warm(&c, &b, 500, 8);
     pkv_pin handle = {0};
     struct pkv_flush_report report = {.size = sizeof report};
     ASSERT_STATUS(PKV_OK, prefix_create(&c, &d, 0, NULL));
@@ -292,8 +285,7 @@ static void reset_tells_and_force_orphans(void)
 static void flush_takes_one_field_alone(void)
 {
     struct runtime_case c;
-    prefix_init(&c);
-    case_open(&c);
+    prefix_open(&c, 16);
     const struct pkv_namespace_field ann = prefix_field_of(1, "ann", 4);
     const struct pkv_namespace_field bob = prefix_field_of(1, "bob", 4);
     const struct pkv_seq_options in_ann = {
@@ -345,9 +337,7 @@ static void events_tell_in_order_what_happened(void)
     struct runtime_case c;
     struct pkv_event events[64];
     uint64_t lost = 99;
-    prefix_init(&c);
-    c.groups[0].num_blocks = 4;
-    case_open(&c);
+    prefix_open(&c, 4);
     prefix_run(&c, &a, 0, 12);
     CU_ASSERT_EQUAL(drain(&c, events, &lost), 3);
     CU_ASSERT_EQUAL(lost, 0);
@@ -399,8 +389,7 @@ static void events_of_a_flush_say_so(void)
     struct pkv_event stored[64], events[64];
     struct pkv_flush_report report = {.size = sizeof report};
     int told = 0;
-    prefix_init(&c);
-    case_open(&c);
+    prefix_open(&c, 16);
     cache_in_ann(&c, &a, stored, 3);
     prefix_run(&c, &b, 0, 8);
     CU_ASSERT_EQUAL(drain(&c, events, NULL), 2);
@@ -435,11 +424,8 @@ static void a_flushed_block_that_is_taken_before_the_sweep_says_so(void)
     struct runtime_case c;
     struct pkv_event stored[64], events[64];
     struct pkv_flush_report report = {.size = sizeof report};
-    prefix_init(&c);
-    c.groups[0].num_blocks = 6;
-    case_open(&c);
-    prefix_run(&c, &d, 500, 8);
-    prefix_destroy(&c, &d);
+    prefix_open(&c, 6);
+    prefix_warm(&c, &d, 500, 8);
     CU_ASSERT_EQUAL(drain(&c, events, NULL), 2);
     cache_in_ann(&c, &a, stored, 3);
     prefix_index_flush(c.cache->reuse.index, &ann);
@@ -466,8 +452,7 @@ static void a_flushed_block_ends_before_an_equal_one_is_stored(void)
     struct runtime_case c;
     struct pkv_event stored[64], events[64];
     struct pkv_flush_report report = {.size = sizeof report};
-    prefix_init(&c);
-    case_open(&c);
+    prefix_open(&c, 16);
     cache_in_ann(&c, &a, stored, 3);
     prefix_index_flush(c.cache->reuse.index, &ann);
     cache_in_ann(&c, &b, events, 6);
@@ -552,8 +537,7 @@ static void metrics_are_prometheus_text(void)
 {
     static struct text text;
     struct runtime_case c;
-    prefix_init(&c);
-    case_open(&c);
+    prefix_open(&c, 16);
     prefix_run(&c, &a, 0, 8);
     CU_ASSERT_EQUAL(prefix_run(&c, &b, 0, 9), 8);
     text.used = 0;
@@ -582,9 +566,7 @@ static bool count_state(void *context, const struct pkv_block_info *info)
 static void visit_shows_every_block(void)
 {
     struct runtime_case c;
-    prefix_init(&c);
-    c.groups[0].num_blocks = 40;
-    case_open(&c);
+    prefix_open(&c, 40);
     prefix_run(&c, &a, 0, 12);
     prefix_run(&c, &b, 700, 16);
     pkv_pin handle = {0};
@@ -633,8 +615,7 @@ static void memory_is_what_size_says(void)
     const size_t before = c.memory.alloc_bytes + c.memory.map_bytes;
     const size_t index_bytes = prefix_stats(&c).index_bytes;
     for (int32_t i = 0; i < 50; i++) {
-        prefix_run(&c, &a, 1000 * i, 12);
-        prefix_destroy(&c, &a);
+        prefix_warm(&c, &a, 1000 * i, 12);
     }
     CU_ASSERT_EQUAL(c.memory.alloc_bytes + c.memory.map_bytes, before);
     CU_ASSERT_EQUAL(prefix_stats(&c).index_bytes, index_bytes);
@@ -718,8 +699,7 @@ static void describe_gives_the_bounds_of_the_index(void)
     CU_ASSERT_EQUAL(got.num_index_nodes, 2 * c.groups[0].num_blocks);
     CU_ASSERT(got.max_namespaces > got.num_index_nodes);
     case_close(&c);
-    prefix_init(&c);
-    case_open(&c);
+    prefix_open(&c, 16);
     ASSERT_STATUS(PKV_OK, pkv_cache_describe(c.cache, &got));
     CU_ASSERT_EQUAL(got.max_namespaces, 64);
     case_close(&c);

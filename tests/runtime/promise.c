@@ -324,11 +324,8 @@ static void a_merge_takes_no_promised_block(void)
     struct runtime_case c;
     struct pkv_admission admission = {.size = sizeof admission};
     static struct case_seq child;
-    prefix_init(&c);
-    c.groups[0].num_blocks = 5;
-    case_open(&c);
-    prefix_run(&c, &d, 0, 8);
-    prefix_destroy(&c, &d);
+    prefix_open(&c, 5);
+    prefix_warm(&c, &d, 0, 8);
     ASSERT_STATUS(PKV_OK, prefix_create(&c, &a, 0, NULL));
     ASSERT_STATUS(PKV_OK, prefix_create(&c, &b, 1000, NULL));
     ASSERT_STATUS(PKV_OK,
@@ -413,9 +410,7 @@ static void a_cut_that_frees_too_little_loses_the_promise(void)
         struct pkv_group_usage usage = {.size = sizeof usage};
         pkv_pin pin = {0};
         int32_t num_pinned = 0;
-        prefix_init(&c);
-        c.groups[0].num_blocks = num_blocks;
-        case_open(&c);
+        prefix_open(&c, num_blocks);
         prefix_run(&c, &d, 0, 8);
         ASSERT_STATUS(PKV_OK,
                       pkv_prefix_pin(c.cache, NULL, PROMPT(d.ids, 8), 0, 0, &pin, &num_pinned));
@@ -498,8 +493,7 @@ static void a_refused_batch_ends_no_pin(void)
     pkv_pin pin = {0};
     pkv_step step = {0};
     int32_t num_pinned = 0;
-    prefix_init(&c);
-    case_open(&c);
+    prefix_open(&c, 16);
     prefix_run(&c, &a, 0, 8);
     ASSERT_STATUS(PKV_OK,
                   pkv_prefix_pin(c.cache, NULL, PROMPT(a.ids, 8), 10, 1, &pin, &num_pinned));

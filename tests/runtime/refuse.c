@@ -147,8 +147,7 @@ static void bad_prompts_refuse(void)
 {
     struct runtime_case c;
     struct pkv_prompt prompt = *PROMPT(a.ids, 8);
-    prefix_init(&c);
-    case_open(&c);
+    prefix_open(&c, 16);
     ASSERT_STATUS(PKV_OK, prefix_create(&c, &a, 0, NULL));
     const uint64_t before = prefix_digest(&c);
     expect_prompt_refused(&c, NULL, "prompt is NULL");
@@ -170,8 +169,7 @@ static void a_prompt_without_tokens_is_taken(void)
     struct pkv_probe probe = {.size = sizeof probe, .num_cached = -1};
     pkv_pin pin = {77};
     int32_t num_pinned = -1;
-    prefix_init(&c);
-    case_open(&c);
+    prefix_open(&c, 16);
     ASSERT_STATUS(PKV_OK, prefix_create(&c, &a, 0, NULL));
     ASSERT_STATUS(PKV_OK, pkv_cache_probe(c.cache, NULL, PROMPT(NULL, 0), 4, 0, &probe, NULL));
     CU_ASSERT(probe.status == PKV_OK && probe.num_cached == 0 && probe.num_blocks == 1);
@@ -194,8 +192,7 @@ static void prefix_calls_without_their_arguments_refuse(void)
     struct pkv_probe probe = {.size = sizeof probe};
     memset(&probe, 0x5a, sizeof probe);
     probe.size = sizeof probe;
-    prefix_init(&c);
-    case_open(&c);
+    prefix_open(&c, 16);
     (void)prefix_run(&c, &a, 0, 8);
     ASSERT_STATUS(PKV_OK, pkv_namespace_quota(c.cache, &field, 5));
     const uint64_t before = prefix_digest(&c);
@@ -223,8 +220,7 @@ static void prefix_calls_without_their_arguments_refuse(void)
 static void closed_cache_answers_probes_busy(void)
 {
     struct runtime_case c;
-    prefix_init(&c);
-    case_open(&c);
+    prefix_open(&c, 16);
     (void)prefix_run(&c, &a, 0, 12);
     struct pkv_probe probe = prefix_probe(&c, &a, 12, 0);
     CU_ASSERT(probe.status == PKV_OK && probe.num_cached == 8);

@@ -12,8 +12,7 @@ static struct prefix_seq a, b, d;
 static void hit_ends_before_the_last_token(void)
 {
     struct runtime_case c;
-    prefix_init(&c);
-    case_open(&c);
+    prefix_open(&c, 16);
     CU_ASSERT_EQUAL(prefix_run(&c, &a, 100, 8), 0);
     ASSERT_STATUS(PKV_OK, prefix_create(&c, &b, 100, NULL));
     CU_ASSERT_EQUAL(prefix_hit(&c, &b, 8), 4);
@@ -35,8 +34,7 @@ static void hit_ends_before_the_last_token(void)
 static void max_cached_bounds_the_hit(void)
 {
     struct runtime_case c;
-    prefix_init(&c);
-    case_open(&c);
+    prefix_open(&c, 16);
     prefix_run(&c, &a, 0, 20);
     ASSERT_STATUS(PKV_OK, prefix_create(&c, &b, 0, NULL));
     struct pkv_admission admission = {.size = sizeof admission};
@@ -83,8 +81,7 @@ static void admission_says_what_is_left_to_write(void)
 static void polynomial_twins_are_not_found(void)
 {
     struct runtime_case c;
-    prefix_init(&c);
-    case_open(&c);
+    prefix_open(&c, 16);
     ASSERT_STATUS(PKV_OK, prefix_create(&c, &a, 0, NULL));
     const int32_t first[] = {100, 200, 300, 400};
     const int32_t twin[] = {131, 199, 300, 400};
@@ -125,8 +122,7 @@ static void fill_in(struct runtime_case *c, const struct pkv_namespace_field *fi
 static void namespace_fields_are_told_apart(void)
 {
     struct runtime_case c;
-    prefix_init(&c);
-    case_open(&c);
+    prefix_open(&c, 16);
     const struct pkv_namespace_field lora[] = {prefix_field_of(1, "S", 0)};
     const struct pkv_namespace_field salt[] = {prefix_field_of(2, "S", 0)};
     const struct pkv_namespace_field split1[] = {prefix_field_of(1, "org_1", 0),
@@ -154,8 +150,7 @@ static void namespace_fields_are_told_apart(void)
 static void salt_separates_from_where_it_begins(void)
 {
     struct runtime_case c;
-    prefix_init(&c);
-    case_open(&c);
+    prefix_open(&c, 16);
     const struct pkv_namespace_field ann[] = {prefix_field_of(1, "ann", 0)};
     const struct pkv_namespace_field bob[] = {prefix_field_of(1, "bob", 0)};
     const struct pkv_namespace_field late_ann[] = {prefix_field_of(1, "ann", 8)};
@@ -173,8 +168,7 @@ static void salt_separates_from_where_it_begins(void)
 static void extras_are_part_of_the_content(void)
 {
     struct runtime_case c;
-    prefix_init(&c);
-    case_open(&c);
+    prefix_open(&c, 16);
     ASSERT_STATUS(PKV_OK, prefix_create(&c, &a, 0, NULL));
     a.has_extra = true;
     memset(a.extra, 0, sizeof a.extra);
@@ -207,11 +201,8 @@ static void chain_is_evicted_from_its_end(void)
 {
     for (int32_t evicted = 0; evicted <= 5; evicted++) {
         struct runtime_case c;
-        prefix_init(&c);
-        c.groups[0].num_blocks = 8;
-        case_open(&c);
-        prefix_run(&c, &a, 0, 20);
-        prefix_destroy(&c, &a);
+        prefix_open(&c, 8);
+        prefix_warm(&c, &a, 0, 20);
         press(&c, &b, 3 + evicted);
         ASSERT_STATUS(PKV_OK, prefix_create(&c, &a, 0, NULL));
         CU_ASSERT_EQUAL(prefix_hit(&c, &a, 21), 20 - 4 * evicted);
@@ -225,11 +216,8 @@ static void chain_is_evicted_from_its_end(void)
 static void hit_that_went_meanwhile_is_not_adopted(void)
 {
     struct runtime_case c;
-    prefix_init(&c);
-    c.groups[0].num_blocks = 8;
-    case_open(&c);
-    prefix_run(&c, &a, 0, 12);
-    prefix_destroy(&c, &a);
+    prefix_open(&c, 8);
+    prefix_warm(&c, &a, 0, 12);
     ASSERT_STATUS(PKV_OK, prefix_create(&c, &a, 0, NULL));
     CU_ASSERT_EQUAL(prefix_hit(&c, &a, 13), 12);
     press(&c, &b, 7);
@@ -246,9 +234,7 @@ static void hit_that_went_meanwhile_is_not_adopted(void)
 static void priority_of_a_leaf_keeps_its_ancestors(void)
 {
     struct runtime_case c;
-    prefix_init(&c);
-    c.groups[0].num_blocks = 12;
-    case_open(&c);
+    prefix_open(&c, 12);
     const struct pkv_seq_options high = {.size = sizeof high, .priority = 3};
     prefix_run(&c, &a, 0, 8); /* priority 0 */
     prefix_destroy(&c, &a);
@@ -257,8 +243,7 @@ static void priority_of_a_leaf_keeps_its_ancestors(void)
                   prefix_admit(&c, &a, 12, 0, NULL)); /* goes on from them with priority 3 */
     prefix_append(&c, &a, 4);
     prefix_destroy(&c, &a);
-    prefix_run(&c, &a, 5000, 20);
-    prefix_destroy(&c, &a);
+    prefix_warm(&c, &a, 5000, 20);
     press(&c, &b, 9); /* 4 plain ones, and the 5 of priority 0, although they are more recent */
     ASSERT_STATUS(PKV_OK, prefix_create(&c, &a, 0, NULL));
     ASSERT_STATUS(PKV_OK, prefix_create(&c, &d, 5000, NULL));
@@ -274,8 +259,7 @@ static void priority_of_a_leaf_keeps_its_ancestors(void)
 static void adopters_do_not_write_what_they_found(void)
 {
     struct runtime_case c;
-    prefix_init(&c);
-    case_open(&c);
+    prefix_open(&c, 16);
     prefix_run(&c, &a, 0, 10);
     struct prefix_seq *adopters[] = {&b, &d};
     for (int32_t i = 0; i < 2; i++) {
@@ -301,8 +285,7 @@ static void adopters_do_not_write_what_they_found(void)
 static void truncated_owner_copies_an_indexed_block(void)
 {
     struct runtime_case c;
-    prefix_init(&c);
-    case_open(&c);
+    prefix_open(&c, 16);
     prefix_run(&c, &a, 0, 12);
     ASSERT_STATUS(PKV_OK, case_truncate(&c, &a.seq, 6));
     for (int32_t i = 6; i < 12; i++) {
@@ -329,8 +312,7 @@ static void truncated_owner_copies_an_indexed_block(void)
 static void equal_blocks_computed_twice_become_one(void)
 {
     struct runtime_case c;
-    prefix_init(&c);
-    case_open(&c);
+    prefix_open(&c, 16);
     ASSERT_STATUS(PKV_OK, prefix_create(&c, &a, 0, NULL));
     ASSERT_STATUS(PKV_OK, prefix_create(&c, &b, 0, NULL));
     struct case_step step = {0};
@@ -358,9 +340,7 @@ static void equal_blocks_computed_twice_become_one(void)
 static void truncated_owner_of_a_full_pool_goes_on(void)
 {
     struct runtime_case c;
-    prefix_init(&c);
-    c.groups[0].num_blocks = 4;
-    case_open(&c);
+    prefix_open(&c, 4);
     prefix_run(&c, &a, 0, 16);
     ASSERT_STATUS(PKV_OK, case_truncate(&c, &a.seq, 14));
     a.ids[14] = -3;
@@ -393,8 +373,7 @@ static void truncated_owner_of_a_full_pool_goes_on(void)
 static void rejected_drafts_are_never_found(void)
 {
     struct runtime_case c;
-    prefix_init(&c);
-    case_open(&c);
+    prefix_open(&c, 16);
     const struct pkv_seq_options options = {.size = sizeof options, .max_rewind = 4};
     ASSERT_STATUS(PKV_OK, prefix_create(&c, &a, 0, &options));
     prefix_append(&c, &a, 11);
@@ -420,8 +399,7 @@ static void rejected_drafts_are_never_found(void)
 static void no_publish_finds_and_is_not_found(void)
 {
     struct runtime_case c;
-    prefix_init(&c);
-    case_open(&c);
+    prefix_open(&c, 16);
     const struct pkv_seq_options options = {.size = sizeof options, .no_publish = true};
     prefix_run(&c, &a, 0, 8);
     ASSERT_STATUS(PKV_OK, prefix_create(&c, &b, 0, &options));
@@ -440,8 +418,7 @@ static void no_publish_finds_and_is_not_found(void)
 static void fork_shares_and_goes_its_own_way(void)
 {
     struct runtime_case c;
-    prefix_init(&c);
-    case_open(&c);
+    prefix_open(&c, 16);
     prefix_run(&c, &a, 0, 10);
     ASSERT_STATUS(PKV_OK, case_fork(&c, &a.seq, 6, &b.seq));
     memcpy(b.ids, a.ids, sizeof b.ids);

@@ -21,6 +21,13 @@ void prefix_init(struct runtime_case *c)
     c->config.max_namespaces = 64;
 }
 
+void prefix_open(struct runtime_case *c, int32_t num_blocks)
+{
+    prefix_init(c);
+    c->groups[0].num_blocks = num_blocks;
+    case_open(c);
+}
+
 static uint32_t mixed(uint32_t state, uint64_t value)
 {
     uint64_t z = ((uint64_t)state << 32 | state) ^ (value * 0x9e3779b97f4a7c15u);
@@ -248,6 +255,12 @@ int32_t prefix_run(struct runtime_case *c, struct prefix_seq *seq, int32_t base,
 void prefix_destroy(struct runtime_case *c, struct prefix_seq *seq)
 {
     ASSERT_STATUS(PKV_OK, pkv_seq_destroy(c->cache, seq->seq.handle));
+}
+
+void prefix_warm(struct runtime_case *c, struct prefix_seq *seq, int32_t base, int32_t length)
+{
+    prefix_run(c, seq, base, length);
+    prefix_destroy(c, seq);
 }
 
 struct pkv_namespace_field prefix_field_of(int32_t tag, const char *text, int32_t begins_at)

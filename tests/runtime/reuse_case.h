@@ -22,6 +22,9 @@ struct prefix_seq {
 /* runtime_case.h's cache with the prefix cache on, and room for pins, events and namespaces. */
 void prefix_init(struct runtime_case *c);
 
+/* The same, opened, with so many blocks. */
+void prefix_open(struct runtime_case *c, int32_t num_blocks);
+
 /* A sequence with these options (NULL = none), whose ids are base, base + 1, ... */
 enum pkv_status prefix_create(struct runtime_case *c, struct prefix_seq *seq, int32_t base,
                               const struct pkv_seq_options *options);
@@ -53,6 +56,9 @@ void prefix_append(struct runtime_case *c, struct prefix_seq *seq, int32_t n);
 /* create, admit and append up to `length`; the tokens that were found. */
 int32_t prefix_run(struct runtime_case *c, struct prefix_seq *seq, int32_t base, int32_t length);
 void prefix_destroy(struct runtime_case *c, struct prefix_seq *seq);
+
+/* Both, so that what was computed is cached and held by nobody. */
+void prefix_warm(struct runtime_case *c, struct prefix_seq *seq, int32_t base, int32_t length);
 
 /* The tag of position i of seq; O(i). */
 uint32_t prefix_tag(const struct runtime_case *c, const struct prefix_seq *seq, int32_t i);

@@ -146,8 +146,7 @@ static void a_quota_is_waited_for(void)
     const struct pkv_seq_options options = {
         .size = sizeof options, .namespace_fields = &field, .num_namespace_fields = 1};
     struct runtime_case c;
-    prefix_init(&c);
-    case_open(&c);
+    prefix_open(&c, 16);
     ASSERT_STATUS(PKV_OK, pkv_namespace_quota(c.cache, &field, 6));
     ASSERT_STATUS(PKV_OK, prefix_create(&c, &a, 100, &options));
     prefix_append(&c, &a, 5 * 4);

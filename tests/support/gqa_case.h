@@ -125,6 +125,10 @@ bool gqa_case_same_row(const struct gqa_case *a, int32_t b, int32_t i, const str
 /* The same of all rows of two cases with the same rows; prints the first that differs. */
 bool gqa_case_same_rows(const struct gqa_case *a, const struct gqa_case *b);
 
+/* The same, of a case of this spec that is made, run and freed. */
+bool gqa_case_runs_same(const struct gqa_case *expected, const struct case_spec *spec,
+                        pkv_workspace *workspace);
+
 /* Calls written by hand: packed f32 arrays, one token a row; case_run asserts PKV_OK of pkv_gqa. */
 struct pkv_kv_view case_f32_view(float *k, float *v, int32_t num_blocks, int32_t kv_heads,
                                  int32_t block_size, int32_t width);

@@ -262,3 +262,12 @@ bool gqa_case_same_rows(const struct gqa_case *a, const struct gqa_case *b)
     }
     return true;
 }
+
+bool gqa_case_runs_same(const struct gqa_case *expected, const struct case_spec *spec,
+                        pkv_workspace *workspace)
+{
+    struct gqa_case *c = gqa_case_run(spec, workspace);
+    const bool is_same = gqa_case_same_rows(expected, c);
+    gqa_case_free(c);
+    return is_same;
+}
