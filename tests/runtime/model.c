@@ -53,23 +53,13 @@ static int32_t below(struct model *m, int32_t count)
     return random_between(&m->random, 0, count - 1);
 }
 
-static bool is_in_step(const struct model *m, const struct entry *e)
-{
-    for (int32_t i = 0; i < m->step.num_rows; i++) {
-        if (m->step.rows[i].seq == &e->seq) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* A random one. The place of a row that died in the open step is not given out before its end. */
 static struct entry *pick(struct model *m, bool is_alive)
 {
     const int32_t first = below(m, MAX_SEQS);
     for (int32_t i = 0; i < MAX_SEQS; i++) {
         struct entry *e = &m->entries[(first + i) % MAX_SEQS];
-        if (e->is_alive == is_alive && (is_alive || !is_in_step(m, e))) {
+        if (e->is_alive == is_alive && (is_alive || !case_is_row(&m->step, &e->seq))) {
             return e;
         }
     }
@@ -157,7 +147,7 @@ static void do_create(struct model *m)
 static void do_admit(struct model *m)
 {
     struct entry *e = pick(m, true);
-    if (e == NULL || e->was_admitted || is_in_step(m, e)) {
+    if (e == NULL || e->was_admitted || case_is_row(&m->step, &e->seq)) {
         return;
     }
     const int32_t n = below(m, 20);
@@ -194,7 +184,7 @@ static void do_fork(struct model *m)
     }
     const int32_t at = below(m, e->seq.length + 1);
     const enum pkv_status status = case_fork(&m->c, &e->seq, at, &child->seq);
-    if (is_in_step(m, e)) {
+    if (case_is_row(&m->step, &e->seq)) {
         CU_ASSERT(status == PKV_BUSY || (m->has_continuous && status == PKV_UNSUPPORTED));
     } else if (m->has_continuous) {
         CU_ASSERT_EQUAL(status, PKV_UNSUPPORTED);
@@ -237,7 +227,7 @@ static void do_truncate(struct model *m)
     }
     const int32_t back = below(m, 4) == 0 ? below(m, e->seq.length + 1) : below(m, 6);
     const int32_t length = e->seq.length > back ? e->seq.length - back : 0;
-    const bool is_busy = is_in_step(m, e);
+    const bool is_busy = case_is_row(&m->step, &e->seq);
     if (!is_busy && length > 0 && !is_resident_at(m, e, length)) {
         assert_truncate_refused(m, e, length);
         return;

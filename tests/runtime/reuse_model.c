@@ -51,22 +51,12 @@ static void note(struct model *m, uint64_t value)
     m->digest = (m->digest ^ value) * 0x100000001b3u;
 }
 
-static bool is_in_step(const struct model *m, const struct entry *e)
-{
-    for (int32_t i = 0; i < m->step.num_rows; i++) {
-        if (m->step.rows[i].seq == &e->p.seq) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static struct entry *pick(struct model *m, bool is_alive)
 {
     const int32_t first = below(m, MAX_SEQS);
     for (int32_t i = 0; i < MAX_SEQS; i++) {
         struct entry *e = &m->entries[(first + i) % MAX_SEQS];
-        if (e->is_alive == is_alive && (is_alive || !is_in_step(m, e))) {
+        if (e->is_alive == is_alive && (is_alive || !case_is_row(&m->step, &e->p.seq))) {
             return e;
         }
     }
@@ -221,7 +211,7 @@ static struct pkv_seq_options random_options(struct model *m, struct pkv_namespa
 
 static void admit_entry(struct model *m, struct entry *e)
 {
-    if (e == NULL || e->p.seq.length > 0 || is_in_step(m, e) || e->was_admitted) {
+    if (e == NULL || e->p.seq.length > 0 || case_is_row(&m->step, &e->p.seq) || e->was_admitted) {
         return;
     }
     const int32_t n = below(m, MAX_LENGTH - 8);
@@ -292,7 +282,7 @@ static void do_fork(struct model *m)
     const enum pkv_status status = case_fork(&m->c, &e->p.seq, at, &made);
     CU_ASSERT(status == PKV_OK || status == PKV_BUSY || status == PKV_NOT_RESIDENT ||
               (status == PKV_NO_BLOCKS && (m->step.handle.id != 0 || e->was_admitted)));
-    CU_ASSERT_EQUAL(status == PKV_BUSY, is_in_step(m, e));
+    CU_ASSERT_EQUAL(status == PKV_BUSY, case_is_row(&m->step, &e->p.seq));
     note(m, (uint64_t)status);
     if (status == PKV_OK) {
         child->p = e->p;
@@ -321,7 +311,7 @@ static void do_truncate(struct model *m)
     const bool must = length == 0 || e->high - length <= e->p.options.max_rewind;
     const enum pkv_status status = case_truncate(&m->c, &e->p.seq, length);
     CU_ASSERT(status == PKV_OK || status == PKV_BUSY || (status == PKV_NOT_RESIDENT && !must));
-    CU_ASSERT_EQUAL(status == PKV_BUSY, is_in_step(m, e));
+    CU_ASSERT_EQUAL(status == PKV_BUSY, case_is_row(&m->step, &e->p.seq));
     note(m, (uint64_t)status);
     if (status == PKV_OK) {
         e->was_admitted = e->was_admitted && length > 0;

@@ -268,6 +268,16 @@ void case_row(struct case_step *step, struct case_seq *seq, int32_t q_len)
     step->rows[step->num_rows++] = row;
 }
 
+bool case_is_row(const struct case_step *step, const struct case_seq *seq)
+{
+    for (int32_t i = 0; i < step->num_rows; i++) {
+        if (step->rows[i].seq == seq) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* A batch and the arrays that it points to. */
 struct batch_arrays {
     struct pkv_batch batch;

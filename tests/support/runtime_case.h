@@ -103,6 +103,7 @@ enum pkv_status case_admit(struct runtime_case *c, struct case_seq *seq, int32_t
 
 /* Rows are added to a zeroed step, then begun: new tokens with new tags. fits is the dry run. */
 void case_row(struct case_step *step, struct case_seq *seq, int32_t q_len);
+bool case_is_row(const struct case_step *step, const struct case_seq *seq);
 enum pkv_status case_fits(struct runtime_case *c, const struct case_step *step,
                           int32_t num_required_rows, struct pkv_shortage *shortage);
 enum pkv_status case_begin(struct runtime_case *c, struct case_step *step,
