@@ -188,6 +188,10 @@ struct pkv_cache_config {
      * sequence that is cut inside its prompt (pkv_seq_truncate) may go on in other words from there
      * on; forks have no prompt. */
     bool check_tokens;
+    /* Prefix hits are whole blocks. If false, a hit may end inside a block, whose first tokens the
+     * request's first step copies (pkv_seq_admit). A caller compiled against headers without this
+     * field gets whole blocks. */
+    bool no_partial_hits;
 };
 
 /* Exact sizes of a cache in bytes. */
@@ -514,13 +518,16 @@ struct pkv_prompt {
 /* What an admission gave. */
 struct pkv_admission {
     size_t size;
-    /* Tokens adopted from the prefix cache, whole blocks: the sequence's length now. */
+    /* Tokens adopted from the prefix cache: the sequence's length now. */
     int32_t num_cached;
     /* Prompt tokens left to compute: prompt->num_tokens - num_cached. */
     int32_t num_to_write;
     /* Blocks promised to the sequence, adopted ones among them, in all groups together: it
      * never holds more while its steps bring one token each. */
     int32_t num_blocks;
+    /* Of num_cached, the tokens behind its last whole block, in [0, block_size): the first step
+     * copies their keys and values into a block of the sequence's own. */
+    int64_t num_copied;
 };
 
 /* Admits a request: adopts the longest cached prefix of its prompt and promises blocks for the
@@ -542,9 +549,18 @@ struct pkv_admission {
  * instead of the old one. An admission must leave config.watermark_blocks in each group that are
  * neither taken nor promised, and keep to quotas, which count what is promised.
  *
- * Adopted are whole blocks, at most max_cached tokens (>= 0; 0 = none, prompt->num_tokens = no
- * limit), and never the last token, whose output the model has to compute. A prefix counts as far
- * as every group still has the keys that a query behind it sees.
+ * Adopted are at most max_cached tokens (>= 0; 0 = none, prompt->num_tokens = no limit), and never
+ * the last token, whose output the model has to compute. A prefix counts as far as every group
+ * still has the keys that a query behind it sees.
+ *
+ * These are whole blocks, which the sequence shares, and behind them the first num_copied tokens of
+ * the next one (unless config.no_partial_hits): of all blocks cached in every group that follow
+ * the same prefix in the same namespace, that of the one that has the most first tokens in common
+ * with the prompt. They get a block of the sequence's own, which it would have needed anyway: its
+ * first step copies the cells, each layer in its own attend, as after a fork. The source is held
+ * until that step ends, or the sequence is cut back to whole blocks or destroyed, and not after;
+ * where there is no free block for it beside those that are promised, the hit ends with the whole
+ * blocks.
  *
  * Returns PKV_OK and fills *admission; PKV_NO_BLOCKS when there is no room now, PKV_NEVER_FITS when
  * there never is (or max_tokens refuses), both with *shortage (may be NULL) filled and nothing else
@@ -585,13 +601,15 @@ struct pkv_probe {
     /* PKV_OK, PKV_NO_BLOCKS or PKV_NEVER_FITS; PKV_BUSY on a closed cache, and then nothing else is
      * filled. */
     enum pkv_status status;
-    /* Tokens that it would adopt if there were room. */
+    /* Tokens that it would adopt, or, if there is no room, would adopt if there were. */
     int32_t num_cached;
     /* Further tokens of the prompt that a running sequence is to compute and index: waiting for it
      * saves computing them again. */
     int32_t num_pending;
     /* As in struct pkv_admission, when status is PKV_OK. */
     int32_t num_blocks;
+    /* As in struct pkv_admission: so many tokens of num_cached are copied. */
+    int64_t num_copied;
 };
 
 /* Asks what pkv_seq_admit would answer to a new sequence, without any effect: nothing is reserved,
@@ -612,9 +630,10 @@ pkv_cache_probe(pkv_cache *cache, const struct pkv_seq_options *options,
  * that has evicted the window in front of the prompt's end. Without any effect, as pkv_cache_probe.
  *
  * options (may be NULL), prompt and max_cached are as in pkv_cache_probe. group_cached [num_groups]
- * receives tokens, whole blocks of them. *num_cached (may be NULL) is what all groups allow
- * together, pkv_probe.num_cached: at most the least of group_cached, and less where no length suits
- * all windows.
+ * receives tokens: whole blocks, or the common hit where that is longer because it ends inside a
+ * block. *num_cached (may be NULL) is that common hit, what all groups allow together: at most the
+ * least of group_cached, and less where no length suits all windows. It is pkv_probe.num_cached,
+ * unless there is no room for a hit that ends inside a block.
  *
  * Returns PKV_OK; PKV_UNSUPPORTED without the prefix cache; PKV_INVALID_ARGUMENT. Any thread;
  * O(num_tokens * groups). */

@@ -89,6 +89,9 @@ struct pkv_stats {
     int32_t max_nodes;
     /* Bytes of the index; constant after create. */
     size_t index_bytes;
+    /* From create on: of hit_tokens and rehit_tokens, those that were to be copied because the hit
+     * ended inside a block. */
+    uint64_t copied_hit_tokens;
 };
 
 /* Reads the counters of a cache. Works without the prefix cache too; its counters are 0 then.
@@ -105,6 +108,7 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_cache_stats(pkv_cache *cache, struct p
  *     prefix_cache_hits_total                  hit_tokens
  *     prefix_cache_readmitted_queries_total    readmitted_tokens
  *     prefix_cache_readmitted_hits_total       rehit_tokens
+ *     prefix_cache_copied_hits_total           copied_hit_tokens
  *     admissions_total                         num_admissions
  *     blocks_total_count                       num_blocks
  *     blocks_held, blocks_free                 held_blocks, free_blocks

@@ -6,6 +6,13 @@
 
 #include "base/error.h"
 #include "prefix/prefix_decay.h"
+#include "prefix/prefix_siblings.h"
+
+/* Nodes with a block in every group are in order among their siblings. */
+static bool is_sibling(const struct prefix_index *index, const struct prefix_node *node)
+{
+    return index->config.finds_partial && node->num_blocks == index->nodes.num_groups;
+}
 
 static void observe(struct prefix_index *index, enum prefix_change change, int32_t node)
 {
@@ -73,6 +80,9 @@ static void unlink_block(struct prefix_index *index, int32_t group, int32_t bloc
 {
     const int32_t at = index->block_nodes[group][block] - 1;
     struct prefix_node *node = &index->nodes.nodes[at];
+    if (is_sibling(index, node)) {
+        prefix_siblings_remove(&index->nodes, at);
+    }
     prefix_node_blocks(&index->nodes, at)[group] = NO_BLOCK;
     index->block_nodes[group][block] = 0;
     prefix_namespace_count(&index->namespaces, node->namespace_id, -1);
@@ -126,6 +136,9 @@ int32_t prefix_index_attach(struct prefix_index *index, struct prefix_ref ref, i
     index->block_nodes[group][block] = ref.index + 1;
     prefix_namespace_count(&index->namespaces, node->namespace_id, 1);
     node->num_blocks++;
+    if (is_sibling(index, node)) {
+        prefix_siblings_add(&index->nodes, ref.index);
+    }
     observe(index, PREFIX_STORED, ref.index);
     return block;
 }

@@ -7,6 +7,7 @@
 
 #include "base/report.h"
 #include "prefix/prefix_blocks.h"
+#include "prefix/prefix_siblings.h"
 
 /* --- nodes */
 
@@ -160,6 +161,28 @@ static void check_priorities(struct report *report, struct prefix_node_table *no
         report_expect(report, !node->is_used || node->scratch == node->children_at[priority],
                       "a node's children of priority %d are miscounted (node %d)", priority, i);
     }
+}
+
+/* Each link to a sibling is from exactly one place: as many as there are nodes to be in order. */
+static void check_siblings(struct report *report, const struct prefix_index *index)
+{
+    const struct prefix_node_table *nodes = &index->nodes;
+    int32_t num_ordered = 0;
+    int32_t num_links = nodes->first_siblings != 0;
+    for (int32_t i = 0; i < nodes->num_touched; i++) {
+        const struct prefix_node *node = &nodes->nodes[i];
+        const bool is_ordered =
+            node->is_used && index->config.finds_partial && node->num_blocks == nodes->num_groups;
+        num_ordered += is_ordered;
+        num_links += node->is_used && node->first_siblings != 0;
+        num_links += node->is_used && node->sibling_before != 0;
+        num_links += node->is_used && node->sibling_behind != 0;
+        report_expect(report, !is_ordered || prefix_siblings_has(nodes, i, nodes->num_used),
+                      "a node is not in order among its siblings (node %d)", i);
+    }
+    report_expect(report, num_links == num_ordered,
+                  "%d nodes are in order among siblings, but there are %d links to such",
+                  num_ordered, num_links);
 }
 
 /* --- blocks */
@@ -359,6 +382,7 @@ int32_t prefix_index_check(struct prefix_index *index)
     for (int32_t priority = 0; priority < PKV_NUM_PRIORITIES; priority++) {
         check_priorities(&report, &index->nodes, priority);
     }
+    check_siblings(&report, index);
     check_blocks(&report, index);
     check_namespaces(&report, index);
     for (int32_t i = 0; i < index->nodes.num_touched; i++) {

@@ -9,6 +9,9 @@
  *                                        that of its node's priority, settled or not, behind
  *                                        all that were freed before it
  *
+ *   a node is where prefix_siblings.h   <=>  it has a block in every group, and hits may end
+ *   has it                                   inside a block
+ *
  * and of the equations in prefix_node.h, prefix_retain.h, prefix_namespace.h and prefix_field.h. */
 #ifndef PKV_PREFIX_CHECK_H
 #define PKV_PREFIX_CHECK_H

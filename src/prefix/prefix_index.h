@@ -19,6 +19,7 @@
  *
  *   prefix_scope.h    which namespace each block of a sequence is in
  *   prefix_match.h    finding: the longest chain of nodes for a prompt
+ *   prefix_siblings.h the nodes under one parent, in order: hits that end inside a block
  *   prefix_publish.h  making nodes
  *   prefix_retain.h   retention points: which windows are worth keeping
  *   prefix_order.h    which of two cached blocks is evicted first
@@ -69,6 +70,7 @@ struct prefix_config {
     struct pkv_block_key fingerprint; /* of format and geometry; enters every key */
     uint64_t seed;             /* random, this index's own: mixes the choice of a bucket, no key */
     int32_t masked_key_bits;   /* in [0, PREFIX_KEY_BITS] */
+    bool finds_partial;        /* siblings are kept in order, for hits that end inside a block */
     prefix_observer *observer; /* NULL = none */
     void *observer_context;
 };

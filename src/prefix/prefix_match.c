@@ -13,6 +13,7 @@
 #include "base/minmax.h"
 #include "base/window.h"
 #include "prefix/prefix_blocks.h"
+#include "prefix/prefix_siblings.h"
 
 #define MAX_PREFETCHED 8
 
@@ -123,6 +124,32 @@ int32_t prefix_index_match(struct prefix_index *index, const struct prefix_scope
         }
     }
     return length;
+}
+
+/* --- inside a block */
+
+int32_t prefix_index_match_start(const struct prefix_index *index, const struct prefix_scope *scope,
+                                 struct prefix_ref parent, int32_t block, const int32_t *tokens,
+                                 const uint64_t *extra, int32_t max_tokens, struct prefix_ref *node)
+{
+    const struct prefix_start start = {
+        .parent = parent,
+        .namespace_id = prefix_scope_at(scope, block),
+        .tokens = tokens,
+        .extra = extra,
+        .num_tokens = min_i32(max_tokens, index->nodes.block_size),
+    };
+    int32_t num_common = 0;
+    *node = PREFIX_ROOT;
+    if (start.namespace_id == PREFIX_NONE || start.num_tokens <= 0 ||
+        (parent.index != PREFIX_NONE && prefix_node_at(&index->nodes, parent) == NULL)) {
+        return 0;
+    }
+    const int32_t at = prefix_siblings_nearest(&index->nodes, &start, &num_common);
+    if (at != PREFIX_NONE) {
+        *node = prefix_node_ref(&index->nodes, at);
+    }
+    return num_common;
 }
 
 /* --- residency */

@@ -22,6 +22,15 @@ int32_t prefix_index_match(struct prefix_index *index, const struct prefix_scope
                            const int32_t *tokens, const uint64_t *extra, int32_t max_blocks,
                            struct prefix_ref *nodes);
 
+/* Of the block that follows the chain of nodes up to `parent` (PREFIX_ROOT for none), as number
+ * `block` of a prompt: how many of its first tokens [max_tokens] some node under parent has that
+ * has a block in every group, at most. *node is that node; 0 and PREFIX_ROOT when there is none.
+ * For an index with config.finds_partial. O(block_size * log(nodes under parent)), expected. */
+int32_t prefix_index_match_start(const struct prefix_index *index, const struct prefix_scope *scope,
+                                 struct prefix_ref parent, int32_t block, const int32_t *tokens,
+                                 const uint64_t *extra, int32_t max_tokens,
+                                 struct prefix_ref *node);
+
 /* What a group's queries see: base/window.h. */
 struct prefix_window {
     int64_t window; /* 0 = all keys. With a rewind of m tokens in reserve: window + m */

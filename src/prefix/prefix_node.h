@@ -38,8 +38,11 @@ struct prefix_node {
     int8_t priority; /* in [PREFIX_EVICT_FIRST, PKV_NUM_PRIORITIES): lower is evicted first */
     bool is_used;
     bool has_extra;
-    uint8_t num_continued; /* children that it ever had: 0, 1, or 2 for more */
-    int32_t scratch;       /* of prefix_index_check */
+    uint8_t num_continued;  /* children that it ever had: 0, 1, or 2 for more */
+    int32_t scratch;        /* of prefix_index_check */
+    int32_t first_siblings; /* its children in their order: prefix_siblings.h */
+    int32_t sibling_before; /* its own place among its siblings */
+    int32_t sibling_behind;
 };
 
 struct prefix_node_table {
@@ -58,6 +61,7 @@ struct prefix_node_table {
     int32_t num_used;
     int32_t free_head;
     int32_t free_tail;
+    int32_t first_siblings;    /* of the nodes without a parent */
     struct pkv_block_key mask; /* bits of a key that a search looks at */
     uint64_t seed;             /* this index's own: mixes the choice of a bucket */
     uint64_t num_collisions;   /* candidates whose masked key was equal and whose content was not */

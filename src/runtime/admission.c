@@ -26,13 +26,14 @@ enum pkv_status admission_take(const pkv_cache *cache, const struct pkv_prompt *
 
 /* Blocks of the matched prefix that a table maps, and that take a spare one each. */
 static int32_t num_spare_adopted(const pkv_cache *cache, const struct group *group,
-                                 const struct seq_table *table)
+                                 const struct seq_table *table, int32_t num_whole)
 {
+    const struct reuse *reuse = &cache->reuse;
     int32_t count = 0;
     for (int32_t i = 0; i < table->end; i++) {
         if (seq_table_maps(table, i)) {
             const int32_t block =
-                prefix_index_block(cache->reuse.index, cache->reuse.matched[i], group->index);
+                prefix_index_block(reuse->index, match_node(reuse, i, num_whole), group->index);
             count += block_costs_spare(&group->blocks, block);
         }
     }
@@ -49,21 +50,23 @@ static struct promise promised_before(const struct group *group,
 
 static struct seq_table_demand demand_of(const pkv_cache *cache, const struct group *group,
                                          const struct admission_request *request,
-                                         int32_t num_adopted)
+                                         const struct admission_decision *decision)
 {
+    const int32_t num_cached = admission_num_cached(cache, decision);
     const int32_t kept_prefix = group_kept_prefix(group, request->prototype);
     const int32_t max_rewind = request->prototype->max_rewind;
     const struct promise before = promised_before(group, request);
     struct promise_set after = group->tables.promises;
     struct seq_table_demand demand = {
-        .table = seq_table_adopted(&group->tables, kept_prefix, num_adopted, max_rewind)};
+        .table = seq_table_adopted(&group->tables, kept_prefix, num_cached, max_rewind)};
     demand.table.promise = promise_make(&after, request->num_cells, kept_prefix, max_rewind);
     demand.table.promise.reached = demand.table.end;
+    demand.table.promise.copies = decision->num_copied > 0;
     promise_remove(&after, &before, 0);
     promise_add(&after, &demand.table.promise, demand.table.end);
     demand.num_spare = promise_total(&after) - promise_total(&group->tables.promises);
     if (!seq_table_slides(&demand.table)) {
-        demand.num_spare += num_spare_adopted(cache, group, &demand.table);
+        demand.num_spare += num_spare_adopted(cache, group, &demand.table, decision->num_adopted);
     }
     return demand;
 }
@@ -105,11 +108,12 @@ static enum pkv_status judge(pkv_cache *cache, const struct admission_request *r
 {
     enum pkv_status status = PKV_OK;
     int64_t num_charged = 0;
+    decision->num_blocks = 0;
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
         struct group *group = &cache->groups[g];
         if (group_is_paged(group)) {
             struct seq_table_demand *demand = &group->demand;
-            *demand = demand_of(cache, group, request, decision->num_adopted);
+            *demand = demand_of(cache, group, request, decision);
             status = judge_group(cache, g, status, shortage);
             decision->num_blocks += demand->table.promise.at_once;
             num_charged += promised_before(group, request).at_once;
@@ -117,6 +121,29 @@ static enum pkv_status judge(pkv_cache *cache, const struct admission_request *r
     }
     return quota_judge(status, &request->quota, SHORTAGE_NO_ROW, decision->num_blocks,
                        decision->num_blocks - num_charged, shortage);
+}
+
+/* The same of the longest hit for which there is room; of the longest one when there is none. */
+static enum pkv_status judge_hit(pkv_cache *cache, const struct admission_request *request,
+                                 struct admission_decision *decision, struct pkv_shortage *shortage)
+{
+    const struct pkv_shortage before = *shortage;
+    const struct seq *prototype = request->prototype;
+    const int32_t max_blocks = match_max_blocks(cache, request->prompt, request->max_cached);
+    decision->num_adopted = match_longest(cache, prototype, request->prompt, request->max_cached,
+                                          &decision->num_copied);
+    const struct admission_decision longest = *decision;
+    enum pkv_status status = judge(cache, request, decision, shortage);
+    if (status != PKV_OK && decision->num_copied > 0) {
+        decision->num_copied = 0;
+        decision->num_adopted = match_prefix(cache, prototype, request->prompt, max_blocks);
+        *shortage = before;
+        status = judge(cache, request, decision, shortage);
+    }
+    if (status != PKV_OK) {
+        *decision = longest;
+    }
+    return status;
 }
 
 /* More tokens than the sequence may ever have. */
@@ -141,9 +168,6 @@ enum pkv_status admission_decide(pkv_cache *cache, const struct admission_reques
     if (request->num_cells > request->prototype->max_tokens) {
         return refuse_length(cache, request, shortage);
     }
-    decision->num_adopted =
-        match_prefix(cache, request->prototype, request->prompt,
-                     match_max_blocks(cache, request->prompt, request->max_cached));
-    const enum pkv_status status = judge(cache, request, decision, shortage);
+    const enum pkv_status status = judge_hit(cache, request, decision, shortage);
     return status == PKV_OK ? PKV_OK : shortage_refuse(&cache->config, status, shortage);
 }

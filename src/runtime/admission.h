@@ -7,6 +7,10 @@
  *   blocks to take off the free ones = num_new + num_revived
  *   blocks to charge to its quotas   = num_new + num_adopted
  *
+ * A hit that ends inside a block takes the cached block beside the copy of it that the sequence
+ * will have, until the first step ends. Where there is no room for both, the hit ends with the last
+ * whole block: no request is refused for the sake of a longer hit.
+ *
  * The mutex is held. O(prompt tokens) for the match, O(groups + blocks adopted) for the rest. */
 #ifndef PKV_RUNTIME_ADMISSION_H
 #define PKV_RUNTIME_ADMISSION_H
@@ -26,8 +30,15 @@ struct admission_request {
 
 struct admission_decision {
     int32_t num_adopted; /* leading blocks of the cached prefix, mapped or behind a window */
+    int32_t num_copied;  /* first tokens of the next block, which is reuse.source */
     int64_t num_blocks;  /* promised in all groups together */
 };
+
+static inline int32_t admission_num_cached(const pkv_cache *cache,
+                                           const struct admission_decision *decision)
+{
+    return decision->num_adopted * cache->reuse.block_size + decision->num_copied;
+}
 
 /* Decides a request. PKV_OK: the demand of each paged group and reuse.matched hold what
  * taking needs.

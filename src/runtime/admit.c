@@ -9,8 +9,10 @@
 #include "runtime/shortage.h"
 
 /* Takes what was found, and promises the rest. */
-static void take(pkv_cache *cache, const struct admission_request *request, int32_t num_adopted)
+static void take(pkv_cache *cache, const struct admission_request *request,
+                 const struct admission_decision *decision)
 {
+    const int32_t num_adopted = decision->num_adopted;
     const int32_t index = request->index;
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
         struct group *group = &cache->groups[g];
@@ -23,7 +25,7 @@ static void take(pkv_cache *cache, const struct admission_request *request, int3
                          request->prompt);
     }
     publish_met(cache, index, num_adopted);
-    publish_adopt(cache, index, num_adopted);
+    publish_adopt(cache, index, num_adopted, decision->num_copied);
     if (cache->reuse.num_furthest > num_adopted) {
         publish_missed(cache, request->prototype,
                        cache->reuse.matched[cache->reuse.num_furthest - 1]);
@@ -31,7 +33,8 @@ static void take(pkv_cache *cache, const struct admission_request *request, int3
     quota_settle(cache, index);
 }
 
-static void count(pkv_cache *cache, const struct admission_request *request, int32_t num_cached)
+static void count(pkv_cache *cache, const struct admission_request *request, int32_t num_cached,
+                  int32_t num_copied)
 {
     struct counters *counters = &cache->counters;
     struct seq_reuse *reuse = &cache->seqs.at[request->index].reuse;
@@ -41,6 +44,9 @@ static void count(pkv_cache *cache, const struct admission_request *request, int
         return;
     }
     reuse->num_cached = num_cached;
+    if (reuse->was_preempted || !reuse->was_admitted) {
+        counters->copied_hit_tokens += (uint64_t)num_copied;
+    }
     if (reuse->was_preempted) {
         counters->readmitted_tokens += queried;
         counters->rehit_tokens += (uint64_t)num_cached;
@@ -81,13 +87,14 @@ static enum pkv_status admit(pkv_cache *cache, pkv_seq handle, struct admission_
     if (status != PKV_OK) {
         return status;
     }
-    const int32_t num_cached = decision.num_adopted * cache->reuse.block_size;
-    take(cache, request, decision.num_adopted);
-    count(cache, request, num_cached);
+    const int32_t num_cached = admission_num_cached(cache, &decision);
+    take(cache, request, &decision);
+    count(cache, request, num_cached, decision.num_copied);
     const struct pkv_admission found = {
         .num_cached = num_cached,
         .num_to_write = request->prompt->num_tokens - num_cached,
         .num_blocks = (int32_t)decision.num_blocks,
+        .num_copied = decision.num_copied,
     };
     sized_fill(admission, &found);
     return PKV_OK;

@@ -165,6 +165,9 @@ enum pkv_status pkv_cache_create(const struct pkv_cache_config *given, pkv_cache
     struct pkv_cache_sizes sizes = {.size = sizeof sizes};
     struct pkv_cache_config config;
     enum pkv_status status = sized_read("config", given, masked_hash_bits, &config);
+    if (status == PKV_OK && given->size < SIZED_UP_TO(struct pkv_cache_config, no_partial_hits)) {
+        config.no_partial_hits = true; /* what the caller's headers promise */
+    }
     if (status == PKV_OK) {
         status = pkv_cache_size(&config, &sizes);
     }

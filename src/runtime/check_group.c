@@ -68,6 +68,8 @@ static void check_table(pkv_cache *cache, int32_t g, int32_t seq, struct report 
     report_expect(report, table->end >= length / group->config->block_size,
                   "a table that ends before its tokens (group %d, sequence %d, end %d)", g, seq,
                   table->end);
+    report_expect(report, table->promise.copies == 0 || length % group->config->block_size != 0,
+                  "a promised copy of no cells (group %d, sequence %d, length %d)", g, seq, length);
     for (int32_t i = 0; i < group->tables.num_set[seq]; i++) {
         if (seq_table_maps(table, i)) {
             check_entry(cache, g, seq, i, report);

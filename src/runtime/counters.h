@@ -15,6 +15,7 @@ struct counters {
     uint64_t hit_tokens;
     uint64_t readmitted_tokens;
     uint64_t rehit_tokens;
+    uint64_t copied_hit_tokens;
     uint64_t stored_blocks;
     uint64_t deduplicated_blocks;
     uint64_t unpublished_blocks;

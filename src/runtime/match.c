@@ -8,14 +8,19 @@
 #include "base/minmax.h"
 #include "prefix/prefix_flush.h"
 
+static int32_t max_tokens_of(const pkv_cache *cache, const struct pkv_prompt *prompt,
+                             int32_t max_cached)
+{
+    const int32_t max_tokens = max_i32(min_i32(prompt->num_tokens - 1, max_cached), 0);
+    return min_i32(max_tokens, cache->config.max_seq_len);
+}
+
 int32_t match_max_blocks(const pkv_cache *cache, const struct pkv_prompt *prompt,
                          int32_t max_cached)
 {
-    if (!cache_has_reuse(cache)) {
-        return 0;
-    }
-    const int32_t max_tokens = max_i32(min_i32(prompt->num_tokens - 1, max_cached), 0);
-    return min_i32(max_tokens, cache->config.max_seq_len) / cache->reuse.block_size;
+    return cache_has_reuse(cache)
+               ? max_tokens_of(cache, prompt, max_cached) / cache->reuse.block_size
+               : 0;
 }
 
 /* What each group's queries see, for sequences like `prototype`. */
@@ -74,6 +79,66 @@ int32_t match_prefix(pkv_cache *cache, const struct seq *prototype, const struct
         count = uncut_blocks(prompt, count, reuse->block_size);
     } while (count < before);
     return count;
+}
+
+/* As many leading tokens as do not end inside a bidirectional range. */
+static int32_t uncut_tokens(const struct pkv_prompt *prompt, int32_t num_tokens)
+{
+    for (int32_t i = 0; i < prompt->num_bidirectional; i++) {
+        const struct pkv_token_range *range = &prompt->bidirectional[i];
+        if (range->begin < num_tokens && num_tokens < range->end) {
+            return range->begin;
+        }
+    }
+    return num_tokens;
+}
+
+/* How many first tokens, of max_tokens, of the block behind the first num_blocks ones are cached.
+ * Every key that a query behind them sees is there, because those that one behind the blocks sees
+ * are, and the block that has the tokens is in every group. */
+static int32_t match_start(pkv_cache *cache, const struct seq *prototype,
+                           const struct pkv_prompt *prompt, int32_t num_blocks, int32_t max_tokens)
+{
+    struct reuse *reuse = &cache->reuse;
+    const int32_t first = num_blocks * reuse->block_size;
+    return prefix_index_match_start(
+        reuse->index, &prototype->reuse.scope,
+        num_blocks > 0 ? reuse->matched[num_blocks - 1] : PREFIX_ROOT, num_blocks,
+        prompt->token_ids + first, prompt->token_extra != NULL ? prompt->token_extra + first : NULL,
+        min_i32(max_tokens, reuse->block_size - 1), &reuse->source);
+}
+
+int32_t match_longest(pkv_cache *cache, const struct seq *prototype,
+                      const struct pkv_prompt *prompt, int32_t max_cached, int32_t *num_copied)
+{
+    struct reuse *reuse = &cache->reuse;
+    const int32_t max_blocks = match_max_blocks(cache, prompt, max_cached);
+    *num_copied = 0;
+    reuse->source = PREFIX_ROOT;
+    if (!cache_has_reuse(cache) || cache->config.no_partial_hits) {
+        return match_prefix(cache, prototype, prompt, max_blocks);
+    }
+    const int32_t max_tokens = max_tokens_of(cache, prompt, max_cached);
+    const struct prefix_window *windows = windows_of(cache, prototype);
+    reuse->num_known = match_chain(cache, prototype, prompt, max_blocks);
+    int32_t count = reuse->num_known;
+    for (;;) { /* whole blocks may end inside a range when what follows them ends behind it */
+        count = prefix_index_resident(reuse->index, reuse->matched, count, windows,
+                                      &reuse->num_furthest);
+        const int32_t first = count * reuse->block_size;
+        const int32_t found = match_start(cache, prototype, prompt, count, max_tokens - first);
+        const int32_t length = uncut_tokens(prompt, first + found);
+        if (length >= first) {
+            *num_copied = length - first;
+            return count;
+        }
+        count = length / reuse->block_size;
+    }
+}
+
+struct prefix_ref match_node(const struct reuse *reuse, int32_t i, int32_t num_blocks)
+{
+    return i < num_blocks ? reuse->matched[i] : reuse->source;
 }
 
 static int32_t match_in_group(const struct reuse *reuse, const struct pkv_prompt *prompt,

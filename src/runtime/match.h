@@ -17,12 +17,24 @@ int32_t match_max_blocks(const pkv_cache *cache, const struct pkv_prompt *prompt
 int32_t match_chain(pkv_cache *cache, const struct seq *prototype, const struct pkv_prompt *prompt,
                     int32_t max_blocks);
 
-/* The longest cached prefix of at most max_blocks blocks that a sequence like `prototype` can go on
- * from: their nodes are in reuse.matched until the next match, and after them those of a longer
- * prefix, of reuse.num_furthest blocks, that only some group can go on from, up to
+/* The longest cached prefix of at most max_blocks whole blocks that a sequence like `prototype` can
+ * go on from: their nodes are in reuse.matched until the next match, and after them those of a
+ * longer prefix, of reuse.num_furthest blocks, that only some group can go on from, up to
  * reuse.num_known, the last that there are. */
 int32_t match_prefix(pkv_cache *cache, const struct seq *prototype, const struct pkv_prompt *prompt,
                      int32_t max_blocks);
+
+/* The longest of at most max_cached tokens, which may end inside a block unless
+ * config.no_partial_hits; without the prompt's last token, and not inside one of its bidirectional
+ * ranges. Returns its whole blocks, whose nodes are in reuse.matched as above. *num_copied is how
+ * many tokens it has behind them, in [0, block_size): they are the first tokens of a cached block
+ * that every group has, whose node is reuse.source. Of all such blocks that one has the most.
+ * O(block_size * log(nodes)) more. */
+int32_t match_longest(pkv_cache *cache, const struct seq *prototype,
+                      const struct pkv_prompt *prompt, int32_t max_cached, int32_t *num_copied);
+
+/* The node of block i of a prefix of num_blocks whole blocks, or of the one that is copied from. */
+struct prefix_ref match_node(const struct reuse *reuse, int32_t i, int32_t num_blocks);
 
 /* The cached prefix, in blocks, that each group could go on from if it were the only one, into
  * group_blocks [num_groups]. */

@@ -16,7 +16,7 @@ struct metric {
     double value;
 };
 
-#define NUM_METRICS 26
+#define NUM_METRICS 27
 
 static void metrics_of(const struct pkv_stats *s, struct metric *metrics)
 {
@@ -34,6 +34,9 @@ static void metrics_of(const struct pkv_stats *s, struct metric *metrics)
          (double)s->readmitted_tokens},
         {"prefix_cache_readmitted_hits_total", counter, "Tokens of those that were adopted.",
          (double)s->rehit_tokens},
+        {"prefix_cache_copied_hits_total", counter,
+         "Tokens of all hits that were copied, from blocks that hits end inside.",
+         (double)s->copied_hit_tokens},
         {"admissions_total", counter, "Admissions that found room.", (double)s->num_admissions},
         {"blocks_total_count", gauge, "Blocks of all paged groups.", (double)s->num_blocks},
         {"blocks_held", gauge, "Blocks that sequences and pins hold.", (double)s->held_blocks},

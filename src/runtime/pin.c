@@ -37,8 +37,8 @@ bool pin_maps(const struct group *group, const struct pin *pin, int32_t i)
 {
     const int32_t kept_prefix =
         pin->kept_prefix >= 0 ? pin->kept_prefix : (int32_t)group->config->kept_prefix;
-    const struct seq_table table =
-        seq_table_adopted(&group->tables, kept_prefix, pin->num_nodes, pin->max_rewind);
+    const struct seq_table table = seq_table_adopted(
+        &group->tables, kept_prefix, pin->num_nodes * group->config->block_size, pin->max_rewind);
     return seq_table_maps(&table, i);
 }
 
@@ -161,8 +161,9 @@ int32_t pin_excess(const struct pin_records *pins, const struct prefix_ref *node
     int32_t worst = 0;
     for (int32_t g = 0; g < pins->num_groups; g++) {
         const struct group *group = &pins->groups[g];
-        const struct seq_table table = seq_table_adopted(
-            &group->tables, group_kept_prefix(group, prototype), num_blocks, prototype->max_rewind);
+        const struct seq_table table =
+            seq_table_adopted(&group->tables, group_kept_prefix(group, prototype),
+                              num_blocks * group->config->block_size, prototype->max_rewind);
         int32_t count = group->blocks.num_pinned;
         int32_t num_taken = 0;
         for (int32_t i = 0; i < num_blocks; i++) {

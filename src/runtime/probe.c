@@ -5,6 +5,7 @@
  * Its quotas are found by field, because a set of fields that no sequence has yet can be short of
  * one all the same. */
 #include "base/error.h"
+#include "base/minmax.h"
 #include "base/sized.h"
 #include "runtime/admission.h"
 #include "runtime/match.h"
@@ -19,7 +20,8 @@ static void probe_open(pkv_cache *cache, struct admission_request *request,
     struct admission_decision decision;
     request->quota = quota_of_fields(cache, fields->at, fields->count);
     probe->status = admission_decide(cache, request, &decision, shortage);
-    probe->num_cached = decision.num_adopted * cache->reuse.block_size;
+    probe->num_cached = admission_num_cached(cache, &decision);
+    probe->num_copied = decision.num_copied;
     probe->num_pending = match_pending(cache, request->prototype, request->prompt,
                                        probe->num_cached, request->max_cached);
     if (probe->status == PKV_OK) {
@@ -85,18 +87,20 @@ static enum pkv_status probe_groups(pkv_cache *cache, const struct namespace_fie
                                     int32_t max_cached, int32_t *group_cached, int32_t *num_cached)
 {
     const int32_t block_size = cache->reuse.block_size;
+    int32_t num_copied = 0;
     const int32_t max_blocks = match_max_blocks(cache, prompt, max_cached);
     const enum pkv_status status = namespace_look_up(cache, fields, prototype);
     if (status != PKV_OK) {
         return status;
     }
     match_groups(cache, prototype, prompt, max_blocks, group_cached);
+    int32_t common = match_longest(cache, prototype, prompt, max_cached, &num_copied);
+    common = common * block_size + num_copied;
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
-        group_cached[g] *= block_size;
+        group_cached[g] = max_i32(group_cached[g] * block_size, common);
     }
-    const int32_t common = match_prefix(cache, prototype, prompt, max_blocks);
     if (num_cached != NULL) {
-        *num_cached = common * block_size;
+        *num_cached = common;
     }
     return PKV_OK;
 }

@@ -45,7 +45,7 @@ struct promise promise_make(const struct promise_set *promises, int64_t num_cell
 static void count(struct promise_set *promises, const struct promise *promise, int32_t end,
                   int32_t sign)
 {
-    promises->owed += sign * promise_owed(promise, end);
+    promises->owed += sign * (promise_owed(promise, end) + promise->copies);
     if (promise_slides(promise)) {
         promises->at_once += sign * promise->at_once;
         promises->excess += sign * promise_excess(promise);
@@ -75,6 +75,18 @@ void promise_reach(struct promise_set *promises, struct promise *promise, int32_
     if (promise->reached < end) {
         promise_restart(promises, promise, end);
     }
+}
+
+void promise_end_copy(struct promise_set *promises, struct promise *promise)
+{
+    promises->owed -= promise->copies;
+    promise->copies = 0;
+}
+
+void promise_restore_copy(struct promise_set *promises, struct promise *promise)
+{
+    promises->owed += 1 - promise->copies;
+    promise->copies = 1;
 }
 
 static int64_t excess_of_step(const struct promise_set *promises)

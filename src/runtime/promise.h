@@ -11,6 +11,10 @@
  * alone hold count as given (block.h), and a block shared with anybody else is promised once more.
  * Any other sequence keeps what it has: it is owed the entries that its table still lacks.
  *
+ * A hit that ends inside a block begins with one block too many: the cached one, in the entry that
+ * the sequence's own copy will have. That copy is owed until it is made; to a sequence that slides
+ * until its source is dropped, because what windows alone hold counts as given, the source too.
+ *
  * A step's tokens are counted once and not once a row: all rows together bring max_step_tokens. Of
  * q tokens a row that slides may need excess(q) blocks more than of one, where excess(first_excess)
  * = 1, and one more for each block_size tokens; but never more than the entries that it has not
@@ -27,6 +31,7 @@ struct promise {
     int32_t at_once; /* the most blocks that it maps at once, with one token a step */
     int32_t end;     /* where its table ends once all of its tokens are written */
     int32_t reached; /* where it ended at most, at a commit */
+    int32_t copies;  /* 1 while the last entry is a block that its first step copies from */
 };
 
 /* The promises of a group. */
@@ -47,7 +52,8 @@ struct promise_set {
 void promise_init(struct promise_set *promises, const struct pkv_group_config *config,
                   int32_t max_step_tokens);
 
-/* Of num_cells tokens, behind which kept_prefix tokens stay and which may go back max_rewind. */
+/* Of num_cells tokens, behind which kept_prefix tokens stay and which may go back max_rewind; no
+ * copies. */
 struct promise promise_make(const struct promise_set *promises, int64_t num_cells,
                             int64_t kept_prefix, int64_t max_rewind);
 
@@ -80,6 +86,10 @@ void promise_reach(struct promise_set *promises, struct promise *promise, int32_
 
 /* It ends there again, in front of a hole that its table had. */
 void promise_restart(struct promise_set *promises, struct promise *promise, int32_t end);
+
+/* The copy was made, or will not be; and that it is to be made after all. */
+void promise_end_copy(struct promise_set *promises, struct promise *promise);
+void promise_restore_copy(struct promise_set *promises, struct promise *promise);
 
 /* Blocks that were promised and may not have been given yet. */
 int64_t promise_total(const struct promise_set *promises);

@@ -14,6 +14,7 @@
 #include "prefix/prefix_order.h"
 #include "prefix/prefix_publish.h"
 #include "prefix/prefix_retain.h"
+#include "runtime/match.h"
 
 /* The sequence's newest node is `node`, the last of num_published. */
 static void move_newest(struct prefix_index *index, struct seq_reuse *reuse, struct prefix_ref node,
@@ -25,39 +26,41 @@ static void move_newest(struct prefix_index *index, struct seq_reuse *reuse, str
     reuse->num_published = num_published;
 }
 
-static void adopt_in_group(struct prefix_index *index, const struct prefix_ref *nodes,
-                           struct group *group, int32_t seq, int32_t num_blocks)
+static void adopt_in_group(const struct reuse *reuse, struct group *group, int32_t seq,
+                           int32_t num_blocks)
 {
+    struct prefix_index *index = reuse->index;
     const struct seq_table *table = &group->tables.at[seq];
     const bool slides = seq_table_slides(table);
     int32_t *entries = seq_table_entries(&group->tables, seq);
-    seq_table_set(&group->tables, seq, num_blocks);
-    for (int32_t i = 0; i < num_blocks; i++) {
+    seq_table_set(&group->tables, seq, table->end);
+    for (int32_t i = 0; i < table->end; i++) {
         if (seq_table_maps(table, i)) {
-            entries[i] = prefix_index_block(index, nodes[i], group->index);
+            entries[i] = prefix_index_block(index, match_node(reuse, i, num_blocks), group->index);
             block_adopt(&group->blocks, entries[i], slides);
             prefix_index_settle(index, group->index, entries[i]);
         }
     }
 }
 
-void publish_adopt(pkv_cache *cache, int32_t seq, int32_t num_blocks)
+void publish_adopt(pkv_cache *cache, int32_t seq, int32_t num_blocks, int32_t num_copied)
 {
     struct prefix_index *index = cache->reuse.index;
-    const struct prefix_ref *nodes = cache->reuse.matched;
     struct seq_reuse *reuse = &cache->seqs.at[seq].reuse;
-    if (num_blocks == 0) {
+    if (num_blocks == 0 && num_copied == 0) {
         return;
     }
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
-        adopt_in_group(index, nodes, &cache->groups[g], seq, num_blocks);
+        adopt_in_group(&cache->reuse, &cache->groups[g], seq, num_blocks);
     }
-    move_newest(index, reuse, nodes[num_blocks - 1], num_blocks);
-    reuse->num_tried = num_blocks;
-    if (!reuse->no_publish) {
-        prefix_index_claim(index, reuse->newest, reuse->priority, reuse->retention_ns);
+    if (num_blocks > 0) {
+        move_newest(index, reuse, cache->reuse.matched[num_blocks - 1], num_blocks);
+        reuse->num_tried = num_blocks;
+        if (!reuse->no_publish) {
+            prefix_index_claim(index, reuse->newest, reuse->priority, reuse->retention_ns);
+        }
     }
-    cache->seqs.at[seq].length = num_blocks * cache->reuse.block_size;
+    cache->seqs.at[seq].length = num_blocks * cache->reuse.block_size + num_copied;
 }
 
 /* A block that another holder keeps does not become free for the one that is held instead. */

@@ -8,9 +8,10 @@
 
 #include "runtime/cache.h"
 
-/* The empty sequence `seq` holds the first num_blocks blocks that were matched. Its tables must be
- * those of seq_table_adopted. */
-void publish_adopt(pkv_cache *cache, int32_t seq, int32_t num_blocks);
+/* The empty sequence `seq` holds the first num_blocks blocks that were matched and, when num_copied
+ * is not 0, reuse.source, of which it has that many first tokens. Its tables must be those of
+ * seq_table_adopted. */
+void publish_adopt(pkv_cache *cache, int32_t seq, int32_t num_blocks, int32_t num_copied);
 
 /* Publishes what became full. Where the node has an equal block already, that one replaces the
  * sequence's own. */

@@ -38,7 +38,7 @@ int32_t reservation_num_spare(const struct step_reservation *reservation,
 {
     const int32_t promised = max_i32(promise->end, reservation->end_before);
     return max_i32(reservation_end(reservation) - promised, 0) +
-           (reservation->copied_from != NO_BLOCK);
+           (reservation->copied_from != NO_BLOCK && promise->copies == 0);
 }
 
 static void avoid_copy(struct group *group, int32_t seq, int32_t available,
@@ -107,6 +107,24 @@ void reservation_cancel(const struct step *step, struct group *group, int32_t ro
     }
 }
 
+/* Takes the block that the row's tail is copied to, and gives the table that one. */
+static void take_copy(const struct step *step, struct group *group, int32_t row)
+{
+    const int32_t seq = step->seqs[row];
+    struct step_reservation *reservation = &group->step.reservations[row];
+    struct promise *promise = &group->tables.at[seq].promise;
+    const int32_t length = step_length_before(step, row);
+    const int32_t block_size = group->config->block_size;
+    const int32_t copy = block_take(&group->blocks, seq, promise_slides(promise));
+    seq_table_entries(&group->tables, seq)[length / block_size] = copy;
+    group->step.copies[group->step.num_copies++] = (struct pkv_page_copy){
+        .src = reservation->copied_from, .dst = copy, .num_cells = length % block_size};
+    if (promise->copies > 0 && !promise_slides(promise)) {
+        promise_end_copy(&group->tables.promises, promise);
+        reservation->was_promised = true;
+    }
+}
+
 void reservation_take(const struct step *step, struct group *group, int32_t row)
 {
     const int32_t seq = step->seqs[row];
@@ -115,13 +133,7 @@ void reservation_take(const struct step *step, struct group *group, int32_t row)
         block_uncache(&group->blocks, reservation->tail_block);
     }
     if (reservation->copied_from != NO_BLOCK) {
-        const int32_t length = step_length_before(step, row);
-        const int32_t block_size = group->config->block_size;
-        const bool slides = seq_table_slides(&group->tables.at[seq]);
-        const int32_t copy = block_take(&group->blocks, seq, slides);
-        seq_table_entries(&group->tables, seq)[length / block_size] = copy;
-        group->step.copies[group->step.num_copies++] = (struct pkv_page_copy){
-            .src = reservation->copied_from, .dst = copy, .num_cells = length % block_size};
+        take_copy(step, group, row);
     }
     seq_table_extend(&group->tables, seq, reservation_end(reservation));
 }
@@ -137,6 +149,9 @@ void reservation_undo(const struct step *step, struct group *group, int32_t row)
         block_drop(&group->blocks, *entry, seq, seq_table_slides(&group->tables.at[seq]));
         *entry = reservation->copied_from;
     }
+    if (reservation->was_promised) {
+        promise_restore_copy(&group->tables.promises, &group->tables.at[seq].promise);
+    }
     reservation_cancel(step, group, row);
 }
 
@@ -148,6 +163,7 @@ void reservation_keep(const struct step *step, struct group *group, int32_t row,
         const bool slides = seq_table_slides(&group->tables.at[seq]);
         block_drop(&group->blocks, reservation->copied_from, seq, slides);
     }
+    promise_end_copy(&group->tables.promises, &group->tables.at[seq].promise);
     const int32_t filled = config_blocks_of_cells(length, group->config->block_size);
     seq_table_shrink(&group->tables, seq, max_i32(filled, reservation->end_before));
     promise_reach(&group->tables.promises, &group->tables.at[seq].promise, filled);

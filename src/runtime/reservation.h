@@ -28,7 +28,8 @@ static inline int32_t reservation_end(const struct step_reservation *reservation
     return reservation->end_before + reservation->num_new;
 }
 
-/* Spare blocks that a decided row takes: those past its promise. A copy always is one. */
+/* Spare blocks that a decided row takes: those past its promise. A copy is one, but for that of a
+ * hit that ends inside a block. */
 int32_t reservation_num_spare(const struct step_reservation *reservation,
                               const struct promise *promise);
 

@@ -15,6 +15,7 @@ static struct prefix_config index_config(const struct pkv_cache_config *config)
         .num_nodes = config->num_index_nodes,
         .max_namespaces = config->max_namespaces,
         .masked_key_bits = config->masked_hash_bits,
+        .finds_partial = !config->no_partial_hits,
     };
 }
 

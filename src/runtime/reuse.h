@@ -23,6 +23,7 @@ struct reuse {
     struct prefix_ref *matched;    /* [max_blocks] nodes of the cached prefix */
     int32_t num_known;             /* nodes of the prompt, some without blocks */
     int32_t num_furthest;          /* leading nodes of them that some group could go on from */
+    struct prefix_ref source;      /* the node whose first tokens are copied; the root: none */
     struct prefix_window *windows; /* [num_groups] */
 };
 

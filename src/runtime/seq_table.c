@@ -11,13 +11,12 @@
 #include "runtime/config.h"
 
 struct seq_table seq_table_adopted(const struct seq_table_set *tables, int32_t kept_prefix,
-                                   int32_t num_blocks, int32_t max_rewind)
+                                   int32_t num_tokens, int32_t max_rewind)
 {
     const int32_t block_size = tables->blocks->block_size;
     const int64_t window = tables->sliding_window;
-    const int64_t length = (int64_t)num_blocks * block_size;
-    const int64_t query = length > max_rewind ? length - max_rewind : 0;
-    struct seq_table table = {.end = num_blocks};
+    const int64_t query = max_i32(num_tokens - max_rewind, 0);
+    struct seq_table table = {.end = config_blocks_of_cells(num_tokens, block_size)};
     table.kept_end = window > 0 ? config_blocks_of_cells(kept_prefix, block_size) : 0;
     table.hole_end = max_i32(table.kept_end, first_needed_block(query, window, block_size));
     return table;
@@ -125,6 +124,9 @@ void seq_table_cut(struct seq_table_set *tables, int32_t seq, int32_t length)
 {
     struct seq_table *table = &tables->at[seq];
     const struct seq_table cut = cut_at(tables, table, length);
+    if (cut.end < table->end) {
+        promise_end_copy(&tables->promises, &table->promise);
+    }
     seq_table_shrink(tables, seq, cut.end);
     if (cut.hole_end < table->hole_end) {
         promise_restart(&tables->promises, &table->promise, cut.end);
@@ -157,8 +159,9 @@ int32_t seq_table_cut_spare(const struct seq_table_set *tables, int32_t seq, int
         num_freed +=
             entries[i] != NO_BLOCK && pkv_pool_ref_count(tables->blocks->pool, entries[i]) == 1;
     }
+    const int32_t copies = cut.end < table->end ? table->promise.copies : 0;
     const int32_t owed = promise_owed(&table->promise, cut.end);
-    return max_i32(owed - promise_owed(&table->promise, table->end) - num_freed, 0);
+    return max_i32(owed - promise_owed(&table->promise, table->end) - copies - num_freed, 0);
 }
 
 void seq_table_fork(struct seq_table_set *tables, int32_t parent, int32_t child, int32_t length,

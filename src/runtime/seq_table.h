@@ -16,6 +16,7 @@
  *
  *   kept_end = ceil(kept prefix / block_size),  0 without a window
  *   kept_end <= hole_end: the blocks of entries [kept_end, hole_end) were released for good
+ *   a copy is promised only while end = ceil(length / block_size) and length ends inside a block
  *   end >= floor(length / block_size); blocks from ceil(length / block_size) on are the open
  *   step's: count 1, writer this sequence
  *
@@ -77,10 +78,11 @@ struct seq_table_demand {
     int64_t num_spare;      /* spare blocks taken: newly promised, or adopted */
 };
 
-/* A table that has adopted the first num_blocks blocks of a cached prefix, for a sequence that may
- * go back max_rewind tokens: those below kept_end and from hole_end on. */
+/* A table that has adopted the first num_tokens tokens of a cached prefix, for a sequence that may
+ * go back max_rewind tokens: the blocks below kept_end and from hole_end on. Where the tokens end
+ * inside a block, its entry is the cached block, to be copied from. */
 struct seq_table seq_table_adopted(const struct seq_table_set *tables, int32_t kept_prefix,
-                                   int32_t num_blocks, int32_t max_rewind);
+                                   int32_t num_tokens, int32_t max_rewind);
 
 /* Entries of a table that are mapped when it ends at `end`, which is not below where it ends. */
 int32_t seq_table_num_mapped(const struct seq_table *table, int32_t end);

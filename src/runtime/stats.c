@@ -53,6 +53,7 @@ static struct pkv_stats counted(const struct counters *counters)
         .hit_tokens = counters->hit_tokens,
         .readmitted_tokens = counters->readmitted_tokens,
         .rehit_tokens = counters->rehit_tokens,
+        .copied_hit_tokens = counters->copied_hit_tokens,
         .stored_blocks = counters->stored_blocks,
         .deduplicated_blocks = counters->deduplicated_blocks,
         .unpublished_blocks = counters->unpublished_blocks,

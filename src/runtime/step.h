@@ -39,6 +39,7 @@ struct step_reservation {
     int32_t tail_block; /* the block whose writer changed */
     enum block_writer_change writer_change;
     bool uncaches_tail; /* the tail has a node, no block is left to copy it to: write in place */
+    bool was_promised;  /* the copy, and it is no longer since it was taken */
 };
 
 /* What the open step has in one group, [max_step_rows] each. The mutex guards it while no step is

@@ -223,24 +223,28 @@ static void compute(struct runtime_case *c, const struct request *r)
 /* K7: no hit ends inside an image, and behind a hit the numbers are the same. */
 static void hits_end_before_or_behind_a_range(void)
 {
-    static const int32_t hits[] = {0, 0, 2, 2, 2, 2, 2, 2, 8, 8, 8}; /* by max_cached */
+    static const int32_t hits[2][11] = {{0, 0, 2, 2, 2, 2, 2, 2, 8, 8, 8}, /* by max_cached */
+                                        {0, 1, 2, 3, 3, 3, 3, 7, 8, 9, 9}};
     const struct request r = ten_tokens();
     const struct pkv_prompt prompt = prompt_of(&r, 10);
-    for (int32_t i = 0; i < 22; i++) {
+    for (int32_t i = 0; i < 44; i++) {
         struct runtime_case c;
         struct pkv_admission admission = {.size = sizeof admission};
         struct pkv_probe probe = {.size = sizeof probe};
+        const int32_t max_cached = i / 2 % 11;
+        const int32_t hit = hits[i / 22][max_cached];
         init(&c, true);
+        c.config.no_partial_hits = i < 22;
         c.groups[0].sliding_window = i % 2 ? 3 : 0;
         case_open(&c);
         compute(&c, &r);
         struct chunk chunk = {.request = &r, .end = 10};
         ASSERT_STATUS(PKV_OK, pkv_seq_create(c.cache, NULL, &chunk.seq));
-        ASSERT_STATUS(PKV_OK, pkv_cache_probe(c.cache, NULL, &prompt, 0, i / 2, &probe, NULL));
+        ASSERT_STATUS(PKV_OK, pkv_cache_probe(c.cache, NULL, &prompt, 0, max_cached, &probe, NULL));
         ASSERT_STATUS(PKV_OK,
-                      pkv_seq_admit(c.cache, chunk.seq, &prompt, 0, i / 2, &admission, NULL));
-        CU_ASSERT_EQUAL(admission.num_cached, hits[i / 2]);
-        CU_ASSERT_EQUAL(probe.num_cached, hits[i / 2]);
+                      pkv_seq_admit(c.cache, chunk.seq, &prompt, 0, max_cached, &admission, NULL));
+        CU_ASSERT_EQUAL(admission.num_cached, hit);
+        CU_ASSERT_EQUAL(probe.num_cached, hit);
         chunk.begin = admission.num_cached;
         memset(outputs, 0xff, sizeof outputs);
         run_chunk(&c, &chunk, outputs);
@@ -387,7 +391,7 @@ static void ranges_without_their_counts_refuse_in_a_batch(void)
 static void assert_prompt_refuses(struct runtime_case *c, pkv_seq seq,
                                   const struct pkv_prompt *prompt, const char *culprit)
 {
-    struct pkv_admission admission = {sizeof admission, -1, -1, -1};
+    struct pkv_admission admission = {sizeof admission, -1, -1, -1, -1};
     struct pkv_probe probe = {.size = sizeof probe};
     pkv_pin pin;
     int32_t num_pinned = -1;

@@ -16,6 +16,7 @@ void prefix_init(struct runtime_case *c)
 {
     case_init(c);
     c->config.prefix_cache = true;
+    c->config.no_partial_hits = true;
     c->config.max_pinned_blocks = 8;
     c->config.num_events = 64;
     c->config.max_namespaces = 64;
@@ -120,7 +121,7 @@ struct pkv_prompt prefix_prompt(const struct prefix_seq *seq, int32_t num_tokens
 enum pkv_status prefix_admit(struct runtime_case *c, struct prefix_seq *seq, int32_t num_tokens,
                              int32_t reserve, int32_t *num_cached)
 {
-    struct pkv_admission admission = {sizeof admission, -1, -1, -1};
+    struct pkv_admission admission = {sizeof admission, -1, -1, -1, -1};
     struct pkv_shortage shortage = {.size = sizeof shortage};
     const struct pkv_prompt prompt = prefix_prompt(seq, num_tokens);
     const enum pkv_status status = pkv_seq_admit(c->cache, seq->seq.handle, &prompt, reserve,
@@ -128,7 +129,7 @@ enum pkv_status prefix_admit(struct runtime_case *c, struct prefix_seq *seq, int
     if (status == PKV_OK) {
         CU_ASSERT(admission.num_cached >= 0);
         CU_ASSERT(admission.num_cached < num_tokens || num_tokens == 0);
-        CU_ASSERT_EQUAL(admission.num_cached % c->groups[0].block_size, 0);
+        CU_ASSERT_EQUAL(admission.num_cached % c->groups[0].block_size, admission.num_copied);
         CU_ASSERT_EQUAL(admission.num_to_write, num_tokens - admission.num_cached);
         seq->seq.length = admission.num_cached;
         set_tags(c, seq, 0, seq->seq.length);

@@ -19,7 +19,8 @@ struct prefix_seq {
     bool has_extra;
 };
 
-/* runtime_case.h's cache with the prefix cache on, and room for pins, events and namespaces. */
+/* runtime_case.h's cache with the prefix cache on, and room for pins, events and namespaces. Hits
+ * are whole blocks, unless a test clears no_partial_hits. */
 void prefix_init(struct runtime_case *c);
 
 /* The same, opened, with so many blocks. */
