@@ -26,6 +26,8 @@
 
 #define NUM_DTYPES 5
 
+#define LINE_BYTES 64 /* of a processor's cache */
+
 static inline size_t padded(size_t channels)
 {
     return (channels + PAD_LANES - 1) / PAD_LANES * PAD_LANES;

@@ -6,6 +6,12 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/hooks.h"
+
+/* Kernels include nothing of base. */
+_Static_assert(LINE_BYTES == HOOKS_CACHE_LINE, "the lines of one cache");
+_Static_assert(NUM_DTYPES == PKV_E4M3 + 1, "dtypes are counted from 0 to the last");
+
 struct scratch scratch_carve(const struct gqa_shape *shape, size_t rows, float *memory)
 {
     struct scratch s = {.q_stride = padded((size_t)shape->k_width),

@@ -7,8 +7,6 @@
 #ifndef PKV_ATTN_VEC_PREFETCH_H
 #define PKV_ATTN_VEC_PREFETCH_H
 
-#define LINE_BYTES 64
-
 /* `step` vectors a register block, in 1/65536; `due` of them by now, `next` is the first that was
  * not prefetched yet. */
 struct prefetch {

@@ -13,9 +13,11 @@
 #ifndef PKV_PAGES_LAYOUT_H
 #define PKV_PAGES_LAYOUT_H
 
+#include "base/hooks.h"
 #include "pagedkv/pages.h"
 
 #define LAYOUT_PART_ALIGNMENT ((size_t)64)
+_Static_assert(LAYOUT_PART_ALIGNMENT % HOOKS_CACHE_LINE == 0, "parts share no cache line");
 
 /* The keys, or the values, of one layer. Strides in elements. All 0 where nothing is stored. */
 struct page_part {
