@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Layers are as narrow as they can be: what is measured is which blocks stay cached. */
+ * Layers are as narrow as they can be: what is measured is which blocks stay cached. Hits end with
+ * whole blocks, as in the simulations. */
 #include "served.h"
 
 #include <stdlib.h>
@@ -28,7 +29,8 @@ static pkv_cache *open_cache(const struct serving *serving)
                                             .max_seq_len = TRACE_MAX_LENGTH,
                                             .max_step_tokens = TRACE_CHUNK,
                                             .num_threads = 1,
-                                            .prefix_cache = true};
+                                            .prefix_cache = true,
+                                            .no_partial_hits = true};
     pkv_cache *cache;
     measure_must(pkv_cache_create(&config, &cache), "pkv_cache_create");
     return cache;

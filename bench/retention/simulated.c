@@ -19,10 +19,12 @@ enum { FULL, WINDOW, NUM_GROUPS };
 
 enum state { ABSENT, HELD, FREE };
 
+enum standing { PASSING, SETTLED, SHARED };
+
 struct cell {
     enum state state;
     bool is_out; /* of a window, and not retained */
-    bool is_settled;
+    enum standing standing;
     int64_t time; /* of its clock, when it became free */
     int64_t used; /* when it became free last, and not out of a window; 0 = never */
 };
@@ -102,7 +104,8 @@ static int64_t hold_of(const struct simulation *sim, int32_t group, const struct
 {
     const int64_t num_blocks = sim->num_blocks[group];
     const int64_t hold = sim->orders[group].lateness >= 0 ? 2 * num_blocks : num_blocks / 2;
-    return cell->is_settled ? hold : 0;
+    const int64_t holds[] = {0, hold, 2 * num_blocks};
+    return holds[cell->standing];
 }
 
 /* The larger of two is evicted first. */
@@ -118,7 +121,7 @@ static int64_t rank(const struct simulation *sim, int32_t group, int32_t node)
     case POLICY_BELADY: return next_use(sim, group, node) * (1 << 24) + age;
     case POLICY_WINDOWS: return out + age;
     default:
-        return cell->is_out ? out + age : 2 * (age - hold_of(sim, group, cell)) - cell->is_settled;
+        return cell->is_out ? out + age : 4 * (age - hold_of(sim, group, cell)) - cell->standing;
     }
 }
 
@@ -228,12 +231,19 @@ static bool has_room(const struct simulation *sim, int32_t group, int32_t count)
     bool is_overdue = false;
     for (int32_t i = 0; i < sim->trace->num_nodes; i++) {
         const struct cell *cell = &sim->nodes[i].cells[group];
-        if (cell->state == FREE && cell->is_settled && !cell->is_out) {
-            is_overdue |= cell->time + hold_of(sim, group, cell) < order->clock;
+        if (cell->state == FREE && cell->standing != PASSING && !cell->is_out) {
+            is_overdue |=
+                cell->standing == SETTLED && cell->time + hold_of(sim, group, cell) < order->clock;
             count++;
         }
     }
     return is_overdue || count <= order->capacity;
+}
+
+static void raise(struct simulation *sim, int32_t node, int32_t group, enum standing standing)
+{
+    struct cell *cell = &sim->nodes[node].cells[group];
+    cell->standing = cell->standing < standing ? standing : cell->standing;
 }
 
 /* A request ends whose blocks of the group are [first, its last). */
@@ -243,7 +253,7 @@ static void settle(struct simulation *sim, const struct request *request, int32_
     const bool may = growth == GROWS || sim->orders[group].lateness >= 0;
     if (growth == GROWS_HIT || (may && has_room(sim, group, request->num_blocks - first))) {
         for (int32_t i = first; i < request->num_blocks; i++) {
-            sim->nodes[request->nodes[i]].cells[group].is_settled = true;
+            raise(sim, request->nodes[i], group, SETTLED);
         }
     }
 }
@@ -308,7 +318,7 @@ static void publish(struct simulation *sim, const struct request *request, struc
                 sim->num_unused[group]++; /* an equal block: its own is released */
             }
             if (node->cells[group].state == ABSENT) {
-                node->cells[group].is_settled = false;
+                node->cells[group].standing = PASSING;
             }
             node->cells[group].state = HELD;
             tables[group].num_published = i + 1;
@@ -329,7 +339,7 @@ static void leave_window(struct simulation *sim, const struct request *request, 
 }
 
 static void admit(struct simulation *sim, const struct request *request, struct table *tables,
-                  int32_t hit)
+                  int32_t hit, enum growth growth)
 {
     const int32_t all = (request->length + TRACE_BLOCK - 1) / TRACE_BLOCK;
     const int32_t at_once =
@@ -341,7 +351,7 @@ static void admit(struct simulation *sim, const struct request *request, struct 
         table->num_published = hit;
         for (int32_t i = table->first; i < hit; i++) {
             sim->nodes[request->nodes[i]].cells[group].state = HELD;
-            sim->nodes[request->nodes[i]].cells[group].is_settled = true;
+            raise(sim, request->nodes[i], group, growth == GROWS_HIT ? SETTLED : SHARED);
         }
     }
     for (int32_t group = 0; group < NUM_GROUPS; group++) {
@@ -394,7 +404,7 @@ static int32_t serve(struct simulation *sim, const struct request *request)
     if (furthest > hit) {
         retain(sim, request->nodes[furthest - 1]);
     }
-    admit(sim, request, tables, hit);
+    admit(sim, request, tables, hit, growth);
     for (int32_t length = hit * TRACE_BLOCK; length < request->length;) {
         const int32_t left = request->num_prompt - length;
         length += left > TRACE_CHUNK ? TRACE_CHUNK : left > 0 ? left : 1;

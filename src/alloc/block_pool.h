@@ -31,7 +31,7 @@
 #include "base/hooks.h"
 #include "pagedkv/alloc.h"
 
-#define BLOCK_POOL_NUM_CLASSES 10
+#define BLOCK_POOL_NUM_CLASSES 14
 #define BLOCK_POOL_HELD (-1)   /* instead of a class */
 #define BLOCK_POOL_PACKED (-2) /* instead of a near id: who takes does not grow */
 

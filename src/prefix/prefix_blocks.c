@@ -30,7 +30,8 @@ int32_t prefix_blocks_class(const struct prefix_index *index, int32_t group, int
     if (priority == PREFIX_EVICT_FIRST) {
         return PREFIX_CLASS_OUT_OF_WINDOW;
     }
-    return PREFIX_CLASS_PRIORITY + 2 * (use->is_decayed ? 0 : priority) + use->is_settled;
+    return PREFIX_CLASS_PRIORITY + PREFIX_NUM_STANDINGS * (use->is_decayed ? 0 : priority) +
+           use->standing;
 }
 
 /* A free block comes into the class of its priority, or is about to. */
@@ -56,7 +57,8 @@ static void requeue(struct prefix_index *index, int32_t group, int32_t block)
 static void decay(struct prefix_index *index, int32_t group, int32_t block)
 {
     struct prefix_use *use = &index->block_uses[group][block];
-    if (block_pool_class(index->pools[group], block) >= PREFIX_CLASS_PRIORITY + 2) {
+    if (block_pool_class(index->pools[group], block) >=
+        PREFIX_CLASS_PRIORITY + PREFIX_NUM_STANDINGS) {
         use->is_decayed = true;
         prefix_order_stamp(index, group, block);
         block_pool_move(index->pools[group], block, prefix_blocks_class(index, group, block));
@@ -132,7 +134,7 @@ int32_t prefix_index_attach(struct prefix_index *index, struct prefix_ref ref, i
     pkv_assert(index->block_nodes[group][block] == 0);
     pkv_assert(block_pool_class(index->pools[group], block) == BLOCK_POOL_HELD);
     *own = block;
-    index->block_uses[group][block].is_settled = false;
+    index->block_uses[group][block].standing = PREFIX_PASSING;
     index->block_nodes[group][block] = ref.index + 1;
     prefix_namespace_count(&index->namespaces, node->namespace_id, 1);
     node->num_blocks++;

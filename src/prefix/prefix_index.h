@@ -94,12 +94,15 @@ struct prefix_swept {
     int64_t held;  /* are held still */
 };
 
+/* How much is known to speak for a block (prefix_order.h). */
+enum prefix_standing { PREFIX_PASSING, PREFIX_SETTLED, PREFIX_SHARED, PREFIX_NUM_STANDINGS };
+
 /* What decides, beside its node, when a cached block is evicted. */
 struct prefix_use {
     int64_t stamp;        /* of the group's clock, when it became free */
     uint64_t deadline_ns; /* then its priority counts as 0; 0 = never (prefix_decay.h) */
     int32_t heap_at;      /* its place in the heap of deadlines + 1; 0 = not in it */
-    bool is_settled;      /* counts as freed later (prefix_order.h) */
+    uint8_t standing;     /* an enum prefix_standing */
     bool is_decayed;      /* its deadline came while it was free */
 };
 

@@ -12,11 +12,15 @@ static int64_t num_blocks_of(const struct prefix_index *index, int32_t group)
     return pkv_pool_num_blocks(index->pools[group]);
 }
 
-/* So much later a settled block counts as freed. */
-static int64_t hold_of(const struct prefix_index *index, int32_t group)
+/* So much later a block counts as freed. */
+static int64_t hold_of(const struct prefix_index *index, int32_t group, int32_t standing)
 {
     const int64_t num_blocks = num_blocks_of(index, group);
-    return prefix_order_is_late(index, group) ? 2 * num_blocks : num_blocks / 2;
+    if (standing == PREFIX_PASSING) {
+        return 0;
+    }
+    const bool is_long = standing == PREFIX_SHARED || prefix_order_is_late(index, group);
+    return is_long ? 2 * num_blocks : num_blocks / 2;
 }
 
 /* --- taking */
@@ -29,7 +33,7 @@ static int64_t oldest_in(const struct prefix_index *index, int32_t group, int32_
     if (block == NO_BLOCK) {
         return INT64_MAX;
     }
-    return uses[block].stamp + (uses[block].is_settled ? hold_of(index, group) : 0);
+    return uses[block].stamp + hold_of(index, group, uses[block].standing);
 }
 
 int32_t prefix_order_next_class(const struct prefix_index *index, int32_t group)
@@ -43,11 +47,17 @@ int32_t prefix_order_next_cached(const struct prefix_index *index, int32_t group
     if (block_pool_head(index->pools[group], PREFIX_CLASS_OUT_OF_WINDOW) != NO_BLOCK) {
         return PREFIX_CLASS_OUT_OF_WINDOW;
     }
-    for (int32_t class = PREFIX_CLASS_PRIORITY; class < BLOCK_POOL_NUM_CLASSES; class += 2) {
-        const int64_t oldest = oldest_in(index, group, class);
-        const int64_t oldest_settled = oldest_in(index, group, class + 1);
-        if (oldest != INT64_MAX || oldest_settled != INT64_MAX) {
-            return class + (oldest_settled < oldest);
+    for (int32_t class = PREFIX_CLASS_PRIORITY; class < BLOCK_POOL_NUM_CLASSES;
+         class += PREFIX_NUM_STANDINGS) {
+        int32_t best = PREFIX_PASSING;
+        int64_t oldest = oldest_in(index, group, class);
+        for (int32_t standing = PREFIX_SETTLED; standing < PREFIX_NUM_STANDINGS; standing++) {
+            const int64_t other = oldest_in(index, group, class + standing);
+            best = other < oldest ? standing : best;
+            oldest = min_i64(oldest, other);
+        }
+        if (oldest != INT64_MAX) {
+            return class + best;
         }
     }
     return PREFIX_CLASS_UNINDEXED;
@@ -74,18 +84,22 @@ bool prefix_index_has_room(const struct prefix_index *index, int32_t group, int3
                            int32_t num_blocks)
 {
     const struct prefix_eviction *order = &index->eviction[group];
+    const int32_t first = PREFIX_CLASS_PRIORITY + PREFIX_NUM_STANDINGS * priority;
     int64_t num_settled = num_blocks;
-    for (int32_t class = PREFIX_CLASS_PRIORITY + 1; class < BLOCK_POOL_NUM_CLASSES; class += 2) {
-        num_settled += block_pool_num_free(index->pools[group], class);
+    for (int32_t class = PREFIX_CLASS_PRIORITY; class < BLOCK_POOL_NUM_CLASSES; class ++) {
+        const bool is_passing = (class - first) % PREFIX_NUM_STANDINGS == PREFIX_PASSING;
+        num_settled += is_passing ? 0 : block_pool_num_free(index->pools[group], class);
     }
     return num_settled <= order->capacity ||
-           oldest_in(index, group, PREFIX_CLASS_PRIORITY + 2 * priority + 1) < order->clock;
+           oldest_in(index, group, first + PREFIX_SETTLED) < order->clock;
 }
 
-void prefix_index_settle(struct prefix_index *index, int32_t group, int32_t block)
+void prefix_index_settle(struct prefix_index *index, int32_t group, int32_t block,
+                         enum prefix_standing standing)
 {
+    struct prefix_use *use = &index->block_uses[group][block];
     pkv_assert(block_pool_class(index->pools[group], block) == BLOCK_POOL_HELD);
-    index->block_uses[group][block].is_settled = true;
+    use->standing = (uint8_t)max_i32(use->standing, (int32_t)standing);
 }
 
 /* --- voting */

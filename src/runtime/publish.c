@@ -27,7 +27,7 @@ static void move_newest(struct prefix_index *index, struct seq_reuse *reuse, str
 }
 
 static void adopt_in_group(const struct reuse *reuse, struct group *group, int32_t seq,
-                           int32_t num_blocks)
+                           int32_t num_blocks, enum prefix_standing standing)
 {
     struct prefix_index *index = reuse->index;
     const struct seq_table *table = &group->tables.at[seq];
@@ -38,7 +38,7 @@ static void adopt_in_group(const struct reuse *reuse, struct group *group, int32
         if (seq_table_maps(table, i)) {
             entries[i] = prefix_index_block(index, match_node(reuse, i, num_blocks), group->index);
             block_adopt(&group->blocks, entries[i], slides);
-            prefix_index_settle(index, group->index, entries[i]);
+            prefix_index_settle(index, group->index, entries[i], standing);
         }
     }
 }
@@ -51,7 +51,8 @@ void publish_adopt(pkv_cache *cache, int32_t seq, int32_t num_blocks, int32_t nu
         return;
     }
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
-        adopt_in_group(&cache->reuse, &cache->groups[g], seq, num_blocks);
+        adopt_in_group(&cache->reuse, &cache->groups[g], seq, num_blocks,
+                       reuse->growth == SEQ_GROWS_HIT ? PREFIX_SETTLED : PREFIX_SHARED);
     }
     if (num_blocks > 0) {
         move_newest(index, reuse, cache->reuse.matched[num_blocks - 1], num_blocks);
@@ -129,7 +130,7 @@ static int32_t settle(pkv_cache *cache, const struct group *group, int32_t seq, 
             prefix_index_node_of(index, group->index, entries[i]).index != PREFIX_NONE) {
             count++;
             if (settles) {
-                prefix_index_settle(index, group->index, entries[i]);
+                prefix_index_settle(index, group->index, entries[i], PREFIX_SETTLED);
             }
         }
     }

@@ -133,7 +133,8 @@ static void a_parent_is_never_in_a_lower_class_than_its_child(void)
     CU_ASSERT_EQUAL(prefix_index_insert(fixture.index, root, 0, 1, other + BS, NULL, 2, &child),
                     PREFIX_NEW);
     CU_ASSERT_EQUAL(prefix_index_node(fixture.index, root)->priority, 2);
-    CU_ASSERT_EQUAL(block_pool_class(fixture.pools[0], parent_block), PREFIX_CLASS_PRIORITY + 4);
+    CU_ASSERT_EQUAL(block_pool_class(fixture.pools[0], parent_block),
+                    PREFIX_CLASS_PRIORITY + 2 * PREFIX_NUM_STANDINGS);
     CU_ASSERT_EQUAL(block_pool_class(fixture.pools[1], out_block), PREFIX_CLASS_OUT_OF_WINDOW);
     const struct prefix_ref middle =
         prefix_index_find(fixture.index, root, 0, prefix_case_tokens + BS, NULL);

@@ -37,7 +37,7 @@ struct model_block {
     int32_t count;
     int32_t queue;
     int64_t time;
-    bool is_settled;
+    int32_t standing;
     int32_t node;
 };
 
@@ -133,19 +133,20 @@ static bool is_same_chain(const struct model *model, int32_t at, const struct mo
            is_same_chain(model, node->parent, &model->nodes[made->parent]);
 }
 
-static bool is_settled(const struct model_block *block)
+static int32_t standing_of(const struct model_block *block)
 {
-    return block->queue > 1 && block->is_settled;
+    return block->queue > 1 ? block->standing : PREFIX_PASSING;
 }
 
-/* When a block counts as freed: later if it is settled. */
+/* When a block counts as freed: later by its standing. */
 static int64_t freed(const struct model_block *block, const struct model_order *order)
 {
     const int32_t hold = order->lateness >= 0 ? 2 * BLOCKS : BLOCKS / 2;
-    return block->time + (is_settled(block) ? hold : 0);
+    const int32_t holds[PREFIX_NUM_STANDINGS] = {0, hold, 2 * BLOCKS};
+    return block->time + holds[standing_of(block)];
 }
 
-/* Of two blocks of one queue that count as freed at once, the one that is not settled goes. */
+/* Of two blocks of one queue that count as freed at once, the one of lower standing goes. */
 static bool goes_before(const struct model_block *a, const struct model_block *b,
                         const struct model_order *order)
 {
@@ -154,11 +155,10 @@ static bool goes_before(const struct model_block *a, const struct model_block *b
     }
     const int64_t freed_a = freed(a, order);
     const int64_t freed_b = freed(b, order);
-    return freed_a < freed_b || (freed_a == freed_b && is_settled(b));
+    return freed_a < freed_b || (freed_a == freed_b && standing_of(a) < standing_of(b));
 }
 
-/* Of the queues from `first` on. */
-static int32_t next_block(const struct model *model, int32_t group, int32_t first)
+static int32_t next_block(const struct model *model, int32_t group, int32_t first_queue)
 {
     int32_t best = -1;
     uint64_t blank = 0; /* a bit for each free block without a node */
@@ -166,12 +166,12 @@ static int32_t next_block(const struct model *model, int32_t group, int32_t firs
         const struct model_block *block = &model->blocks[group][b];
         const struct model_block *than = best < 0 ? NULL : &model->blocks[group][best];
         blank |= (uint64_t)(block->count == 0 && block->queue == 0) << b;
-        if (block->count == 0 && block->queue >= first &&
+        if (block->count == 0 && block->queue >= first_queue &&
             (than == NULL || goes_before(block, than, &model->orders[group]))) {
             best = b;
         }
     }
-    return first == 0 && blank != 0 ? prefix_case_longest_run(blank) : best;
+    return first_queue == 0 && blank != 0 ? prefix_case_longest_run(blank) : best;
 }
 
 /* Is there room for so many more settled blocks in the queue? */
@@ -181,9 +181,10 @@ static bool has_room(const struct model *model, int32_t group, int32_t queue, in
     bool is_overdue = false;
     for (int32_t b = 0; b < BLOCKS; b++) {
         const struct model_block *block = &model->blocks[group][b];
-        if (block->count == 0 && is_settled(block)) {
+        if (block->count == 0 && standing_of(block) != PREFIX_PASSING) {
             num_blocks++;
-            is_overdue |= block->queue == queue && freed(block, order) < order->clock;
+            is_overdue |= block->queue == queue && standing_of(block) == PREFIX_SETTLED &&
+                          freed(block, order) < order->clock;
         }
     }
     return num_blocks <= order->capacity || is_overdue;
@@ -327,7 +328,7 @@ static void attach(struct model *model, int32_t at, int32_t group)
     if (expected == block) {
         node->blocks[group] = block;
         model->blocks[group][block].node = at;
-        model->blocks[group][block].is_settled = false;
+        model->blocks[group][block].standing = PREFIX_PASSING;
     }
     if (pick(model, 3) > 0) {
         drop(model, group, block, pick(model, 3) == 0);
@@ -501,10 +502,9 @@ static void touch_block(struct model *model)
         const int32_t priority = pick(model, PKV_NUM_PRIORITIES);
         const bool has_some = has_room(model, group, 2 + priority, 1);
         CU_ASSERT_EQUAL(prefix_index_has_room(model->fixture.index, group, priority, 1), has_some);
-        if (pick(model, 2) == 0) {
-            prefix_index_settle(model->fixture.index, group, at);
-            block->is_settled = true;
-        }
+        const int32_t standing = pick(model, PREFIX_NUM_STANDINGS);
+        prefix_index_settle(model->fixture.index, group, at, (enum prefix_standing)standing);
+        block->standing = standing > block->standing ? standing : block->standing;
     } else {
         prefix_index_detach(model->fixture.index, group, at); /* has no effect */
     }
@@ -710,7 +710,7 @@ static int32_t class_of(const struct model_block *block)
 {
     const bool has_priority = block->queue > 1;
     return block->count > 0 ? -1
-           : has_priority   ? 2 + 2 * (block->queue - 2) + is_settled(block)
+           : has_priority   ? 2 + PREFIX_NUM_STANDINGS * (block->queue - 2) + block->standing
                             : block->queue;
 }
 
