@@ -72,13 +72,15 @@ static bool admit(struct server *s, struct request *r)
     r->shortage = (struct pkv_shortage){.size = sizeof r->shortage};
     const enum pkv_status status =
         pkv_seq_admit(s->cache, r->seq, &prompt, 0, MAX_TOKENS, &admission, &r->shortage);
-    printf("step %2d: request %d ", s->step, (int)(r - s->requests));
+    const int number = (int)(r - s->requests);
     if (status == PKV_NO_BLOCKS) {
-        printf("waits, %d blocks needed, %d free\n", (int)r->shortage.need, (int)r->shortage.free);
+        printf("step %2d: request %d waits, %d blocks needed, %d free\n", s->step, number,
+               (int)r->shortage.need, (int)r->shortage.free);
         return false;
     }
     must(status);
-    printf("admitted, %d of %d tokens cached\n", admission.num_cached, r->num_tokens);
+    printf("step %2d: request %d admitted, %d of %d tokens cached\n", s->step, number,
+           admission.num_cached, r->num_tokens);
     r->num_cached = admission.num_cached;
     r->state = RUNNING;
     return true;
