@@ -128,7 +128,7 @@ static void reset_by_force_does_not_count_what_only_pins_held(void)
     case_close(&c);
 }
 
-enum { FLUSHED_BLOCKS = 512, FLUSHES = 4000 };
+enum { FLUSHED_BLOCKS = 512, FLUSHES = 40000 };
 
 /* Looks at the cache without a pause; a sweep that is half done shows some blocks cached. */
 struct onlooker {
