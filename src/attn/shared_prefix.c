@@ -177,7 +177,9 @@ struct chains {
 
 static int32_t *bucket_of(const struct chains *chains, const struct gqa_row *rows, int32_t block)
 {
-    uint32_t at = (uint32_t)block * 2654435761u >> 7 & chains->mask;
+    /* By the high bits of the product: sequences begin at multiples of powers of two. */
+    const uint64_t hash = (uint32_t)block * 2654435761u;
+    uint32_t at = (uint32_t)(hash * (chains->mask + UINT64_C(1)) >> 32);
     while (chains->heads[at] >= 0 && rows[chains->heads[at]].table[0] != block) {
         at = (at + 1) & chains->mask;
     }
