@@ -92,6 +92,12 @@ struct pkv_stats {
     /* From create on: of hit_tokens and rehit_tokens, those that were to be copied because the hit
      * ended inside a block. */
     uint64_t copied_hit_tokens;
+    /* Blocks in all block tables, a shared one for each table, and the runs that they form: blocks
+     * of one table, one behind the other, whose ids are adjacent lie side by side in memory and are
+     * read fastest. table_blocks / table_runs is the mean length of a run in blocks; both are 0
+     * where no table has any. */
+    int64_t table_blocks;
+    int64_t table_runs;
 };
 
 /* Reads the counters of a cache. Works without the prefix cache too; its counters are 0 then.
@@ -114,6 +120,8 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_cache_stats(pkv_cache *cache, struct p
  *     blocks_held, blocks_free                 held_blocks, free_blocks
  *     blocks_cached, blocks_pinned             cached_blocks, pinned_blocks
  *     table_tokens, used_tokens                table_cells, used_cells
+ *     table_blocks, table_runs                 table_blocks, table_runs
+ *     table_run_length                         table_blocks / table_runs, 0 where there are none
  *     sequences, pins, index_nodes             num_seqs, num_pins, num_nodes
  *     blocks_stored_total                      stored_blocks
  *     blocks_deduplicated_total                deduplicated_blocks

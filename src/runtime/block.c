@@ -21,7 +21,7 @@ static bool is_indexed(const struct block_set *blocks, int32_t block)
            prefix_index_node_of(blocks->context->index, blocks->group, block).index != PREFIX_NONE;
 }
 
-/* The next free block; a cached one is evicted, and how long it was free is counted. */
+/* The next block to be evicted; how long it was free is counted. */
 static int32_t take_from_index(struct block_set *blocks)
 {
     struct prefix_index *index = blocks->context->index;
@@ -58,11 +58,9 @@ void block_stop_sliding(struct block_set *blocks, int32_t block)
     count_sliding(blocks, block, block_is_windowed(blocks, block), -1);
 }
 
-int32_t block_take(struct block_set *blocks, int32_t writer, bool slides)
+/* A block that was taken has its holder. */
+static void begin_use(struct block_set *blocks, int32_t block, int32_t writer, bool slides)
 {
-    const int32_t block =
-        blocks->context->index != NULL ? take_from_index(blocks) : block_pool_take(blocks->pool);
-    pkv_assert(block != NO_BLOCK);
     struct block *state = &blocks->at[block];
     if (state->is_stale) {
         block_scrub(blocks, block);
@@ -70,7 +68,31 @@ int32_t block_take(struct block_set *blocks, int32_t writer, bool slides)
     state->writer = writer;
     state->frozen = 0;
     count_sliding(blocks, block, false, slides);
-    return block;
+}
+
+void block_take(struct block_set *blocks, int32_t near, int32_t count, int32_t writer, bool slides,
+                int32_t *ids)
+{
+    for (int32_t i = block_pool_take_near(blocks->pool, near, count, ids); i < count; i++) {
+        ids[i] = blocks->context->index != NULL ? take_from_index(blocks)
+                                                : block_pool_take(blocks->pool);
+        pkv_assert(ids[i] != NO_BLOCK);
+    }
+    block_pool_arrange(near, count, ids);
+    for (int32_t i = 0; i < count; i++) {
+        begin_use(blocks, ids[i], writer, slides);
+    }
+}
+
+void block_prefetch(const struct block_set *blocks, int32_t block, bool is_free)
+{
+    PKV_PREFETCH(&blocks->at[block]);
+    PKV_PREFETCH(&blocks->pool->records[block]);
+    if (is_free) {
+        PKV_PREFETCH(&blocks->pool->runs.lengths[block]);
+    } else if (blocks->context->index != NULL) {
+        PKV_PREFETCH(&blocks->context->index->block_nodes[blocks->group][block]);
+    }
 }
 
 void block_share(struct block_set *blocks, int32_t block, int32_t num_cells, int32_t holder,

@@ -76,8 +76,15 @@ enum block_writer_change {
     WRITER_CLEARED /* it had the claiming sequence, and has none */
 };
 
-/* A free block with `writer` as its holder. There must be one; a cached one is evicted. */
-int32_t block_take(struct block_set *blocks, int32_t writer, bool slides);
+/* `count` free blocks with `writer` as their holder, who goes on behind block near (NO_BLOCK: who
+ * begins). There must be as many; cached ones are evicted, in their order, when no others are left.
+ * ids [count] ascend from near on (alloc/block_pool.h), so that blocks lie side by side where that
+ * takes nothing from anybody. */
+void block_take(struct block_set *blocks, int32_t near, int32_t count, int32_t writer, bool slides,
+                int32_t *ids);
+
+/* The block will be written soon, or taken if it is free: what is known of it is loaded. */
+void block_prefetch(const struct block_set *blocks, int32_t block, bool is_free);
 
 /* One more holder, who does not slide and will read cells [0, num_cells), beside `holder`, who has
  * num_held there. */

@@ -52,7 +52,8 @@ static void check_entry(pkv_cache *cache, int32_t g, int32_t seq, int32_t i, str
     tally->writer_holds |= state->writer == seq;
 }
 
-static void check_table(pkv_cache *cache, int32_t g, int32_t seq, struct report *report)
+/* Returns the runs that the table's entries form. */
+static int64_t check_table(pkv_cache *cache, int32_t g, int32_t seq, struct report *report)
 {
     const struct group *group = &cache->groups[g];
     const struct seq_table *table = &group->tables.at[seq];
@@ -63,14 +64,16 @@ static void check_table(pkv_cache *cache, int32_t g, int32_t seq, struct report 
                             table->hole_end >= table->kept_end;
     if (!report_expect(report, is_bounded, "a table's bounds (group %d, sequence %d, end %d)", g,
                        seq, table->end)) {
-        return;
+        return 0;
     }
+    int64_t num_runs = 0;
     report_expect(report, table->end >= length / group->config->block_size,
                   "a table that ends before its tokens (group %d, sequence %d, end %d)", g, seq,
                   table->end);
     report_expect(report, table->promise.copies == 0 || length % group->config->block_size != 0,
                   "a promised copy of no cells (group %d, sequence %d, length %d)", g, seq, length);
     for (int32_t i = 0; i < group->tables.num_set[seq]; i++) {
+        num_runs += seq_table_begins_run(entries, i);
         if (seq_table_maps(table, i)) {
             check_entry(cache, g, seq, i, report);
         } else {
@@ -83,6 +86,7 @@ static void check_table(pkv_cache *cache, int32_t g, int32_t seq, struct report 
     report_expect(report, seq_table_next_resident(&group->tables, seq, length) == length,
                   "a needed key that is not resident (group %d, sequence %d, length %d)", g, seq,
                   length);
+    return num_runs;
 }
 
 /* The open step refers to the blocks that it copies from. */
@@ -201,11 +205,14 @@ static void check_paged(pkv_cache *cache, int32_t g, struct report *report)
     const int32_t num_blocks = group->config->num_blocks;
     memset(cache->tallies, 0, (size_t)num_blocks * sizeof *cache->tallies);
     report->num_broken += pkv_pool_check(group->blocks.pool);
+    int64_t num_runs = 0;
     for (int32_t i = 0; i < cache->seqs.capacity; i++) {
         if (cache->seqs.at[i].state != SEQ_FREE) {
-            check_table(cache, g, i, report);
+            num_runs += check_table(cache, g, i, report);
         }
     }
+    report_expect(report, num_runs == group->tables.num_runs,
+                  "the runs of blocks in tables (group %d, %d found)", g, (int32_t)num_runs);
     count_step_references(cache, g, report);
     check_pinned(cache, g, report);
     for (int32_t block = 0; block < num_blocks; block++) {

@@ -16,7 +16,7 @@ struct metric {
     double value;
 };
 
-#define NUM_METRICS 27
+#define NUM_METRICS 30
 
 static void metrics_of(const struct pkv_stats *s, struct metric *metrics)
 {
@@ -47,6 +47,11 @@ static void metrics_of(const struct pkv_stats *s, struct metric *metrics)
         {"table_tokens", gauge, "Tokens that the blocks in all tables have room for.",
          (double)s->table_cells},
         {"used_tokens", gauge, "Tokens committed to them.", (double)s->used_cells},
+        {"table_blocks", gauge, "Blocks in all tables, shared ones for each.",
+         (double)s->table_blocks},
+        {"table_runs", gauge, "Runs of adjacent blocks in them.", (double)s->table_runs},
+        {"table_run_length", gauge, "Mean length of those runs, in blocks.",
+         s->table_runs > 0 ? (double)s->table_blocks / (double)s->table_runs : 0},
         {"sequences", gauge, "Sequences alive.", (double)s->num_seqs},
         {"pins", gauge, "Prefixes pinned.", (double)s->num_pins},
         {"index_nodes", gauge, "Nodes of the prefix index in use.", (double)s->num_nodes},

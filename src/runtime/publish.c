@@ -32,13 +32,14 @@ static void adopt_in_group(const struct reuse *reuse, struct group *group, int32
     struct prefix_index *index = reuse->index;
     const struct seq_table *table = &group->tables.at[seq];
     const bool slides = seq_table_slides(table);
-    int32_t *entries = seq_table_entries(&group->tables, seq);
     seq_table_set(&group->tables, seq, table->end);
     for (int32_t i = 0; i < table->end; i++) {
         if (seq_table_maps(table, i)) {
-            entries[i] = prefix_index_block(index, match_node(reuse, i, num_blocks), group->index);
-            block_adopt(&group->blocks, entries[i], slides);
-            prefix_index_settle(index, group->index, entries[i], standing);
+            const int32_t block =
+                prefix_index_block(index, match_node(reuse, i, num_blocks), group->index);
+            block_adopt(&group->blocks, block, slides);
+            prefix_index_settle(index, group->index, block, standing);
+            seq_table_put(&group->tables, seq, i, block);
         }
     }
 }
@@ -76,8 +77,7 @@ static void publish_entry(pkv_cache *cache, struct group *group, int32_t seq, in
                           struct prefix_ref node)
 {
     struct prefix_index *index = cache->reuse.index;
-    int32_t *entry = &seq_table_entries(&group->tables, seq)[i];
-    const int32_t own = *entry;
+    const int32_t own = seq_table_entries(&group->tables, seq)[i];
     if (own == NO_BLOCK || prefix_index_node_of(index, group->index, own).index != PREFIX_NONE) {
         return; /* out of the window; or published by a sequence that shares it */
     }
@@ -88,7 +88,7 @@ static void publish_entry(pkv_cache *cache, struct group *group, int32_t seq, in
     } else if (canonical != NO_BLOCK && may_merge(group, own)) {
         const bool slides = seq_table_slides(&group->tables.at[seq]);
         block_adopt(&group->blocks, canonical, slides);
-        *entry = canonical;
+        seq_table_put(&group->tables, seq, i, canonical);
         block_drop(&group->blocks, own, seq, slides);
         cache->counters.deduplicated_blocks++;
     }

@@ -23,6 +23,18 @@ void reservation_carve(const struct pkv_cache_config *config, bool is_paged,
     }
 }
 
+void reservation_prefetch(const struct step *step, const struct group *group, int32_t row)
+{
+    const int32_t seq = step->seqs[row];
+    const int32_t *entries = seq_table_entries(&group->tables, seq);
+    const int32_t tail = step_length_before(step, row) / group->config->block_size;
+    const bool has_tail = tail < group->tables.at[seq].end;
+    const int32_t block = has_tail ? entries[tail] : seq_table_near(entries, tail) + 1;
+    if (block < group->config->num_blocks) {
+        block_prefetch(&group->blocks, block, !has_tail);
+    }
+}
+
 /* Who writes the tail block from now on, or that its cells are copied. */
 static void claim_tail(struct group *group, int32_t tail_block, int32_t seq, int32_t offset,
                        struct step_reservation *reservation)
@@ -115,8 +127,11 @@ static void take_copy(const struct step *step, struct group *group, int32_t row)
     struct promise *promise = &group->tables.at[seq].promise;
     const int32_t length = step_length_before(step, row);
     const int32_t block_size = group->config->block_size;
-    const int32_t copy = block_take(&group->blocks, seq, promise_slides(promise));
-    seq_table_entries(&group->tables, seq)[length / block_size] = copy;
+    const int32_t near =
+        seq_table_near(seq_table_entries(&group->tables, seq), length / block_size);
+    int32_t copy = NO_BLOCK;
+    block_take(&group->blocks, near, 1, seq, promise_slides(promise), &copy);
+    seq_table_put(&group->tables, seq, length / block_size, copy);
     group->step.copies[group->step.num_copies++] = (struct pkv_page_copy){
         .src = reservation->copied_from, .dst = copy, .num_cells = length % block_size};
     if (promise->copies > 0 && !promise_slides(promise)) {
@@ -145,9 +160,9 @@ void reservation_undo(const struct step *step, struct group *group, int32_t row)
     seq_table_shrink(&group->tables, seq, reservation->end_before);
     if (reservation->copied_from != NO_BLOCK) {
         const int32_t tail = step_length_before(step, row) / group->config->block_size;
-        int32_t *entry = &seq_table_entries(&group->tables, seq)[tail];
-        block_drop(&group->blocks, *entry, seq, seq_table_slides(&group->tables.at[seq]));
-        *entry = reservation->copied_from;
+        const int32_t copy = seq_table_entries(&group->tables, seq)[tail];
+        block_drop(&group->blocks, copy, seq, seq_table_slides(&group->tables.at[seq]));
+        seq_table_put(&group->tables, seq, tail, reservation->copied_from);
     }
     if (reservation->was_promised) {
         promise_restore_copy(&group->tables.promises, &group->tables.at[seq].promise);

@@ -33,6 +33,10 @@ static inline int32_t reservation_end(const struct step_reservation *reservation
 int32_t reservation_num_spare(const struct step_reservation *reservation,
                               const struct promise *promise);
 
+/* A row will be decided: what is known of its tail block, or of the block behind its last, is
+ * loaded. Blocks of different sequences lie far apart. */
+void reservation_prefetch(const struct step *step, const struct group *group, int32_t row);
+
 /* Decides a row. Returns the verdict (shortage.h) after `before`; whatever it is, the row is
  * decided, and its owner cancels it when the verdict is not PKV_OK. */
 enum pkv_status reservation_decide(const struct step *step, struct group *group, int32_t row,

@@ -35,6 +35,21 @@ void seq_table_set(struct seq_table_set *tables, int32_t seq, int32_t end)
     }
 }
 
+/* Entry i begins a run, plus the one behind it does. */
+static int32_t runs_at(const struct seq_table_set *tables, int32_t seq, int32_t i)
+{
+    const int32_t *entries = seq_table_entries(tables, seq);
+    return seq_table_begins_run(entries, i) +
+           (i + 1 < tables->num_set[seq] && seq_table_begins_run(entries, i + 1));
+}
+
+void seq_table_put(struct seq_table_set *tables, int32_t seq, int32_t i, int32_t block)
+{
+    tables->num_runs -= runs_at(tables, seq, i);
+    seq_table_entries(tables, seq)[i] = block;
+    tables->num_runs += runs_at(tables, seq, i);
+}
+
 void seq_table_reset(struct seq_table_set *tables, int32_t seq, int32_t kept_prefix)
 {
     tables->at[seq] = seq_table_adopted(tables, kept_prefix, 0, 0);
@@ -53,8 +68,10 @@ void seq_table_extend(struct seq_table_set *tables, int32_t seq, int32_t end)
     int32_t *entries = seq_table_entries(tables, seq);
     const bool slides = seq_table_slides(table);
     seq_table_set(tables, seq, end);
+    block_take(tables->blocks, seq_table_near(entries, table->end), max_i32(end - table->end, 0),
+               seq, slides, entries + table->end);
     for (int32_t i = table->end; i < end; i++) {
-        entries[i] = block_take(tables->blocks, seq, slides);
+        tables->num_runs += seq_table_begins_run(entries, i);
     }
     set_end(tables, table, max_i32(table->end, end));
 }
@@ -62,12 +79,12 @@ void seq_table_extend(struct seq_table_set *tables, int32_t seq, int32_t end)
 void seq_table_shrink(struct seq_table_set *tables, int32_t seq, int32_t end)
 {
     struct seq_table *table = &tables->at[seq];
-    int32_t *entries = seq_table_entries(tables, seq);
+    const int32_t *entries = seq_table_entries(tables, seq);
     const bool slides = seq_table_slides(table);
     for (int32_t i = table->end - 1; i >= end; i--) {
         if (entries[i] != NO_BLOCK) {
             block_drop(tables->blocks, entries[i], seq, slides);
-            entries[i] = NO_BLOCK;
+            seq_table_put(tables, seq, i, NO_BLOCK);
         }
     }
     set_end(tables, table, min_i32(table->end, end));
@@ -170,7 +187,6 @@ void seq_table_fork(struct seq_table_set *tables, int32_t parent, int32_t child,
     const struct seq_table cut = cut_at(tables, &tables->at[parent], length);
     const int32_t block_size = tables->blocks->block_size;
     const int32_t *from = seq_table_entries(tables, parent);
-    int32_t *to = seq_table_entries(tables, child);
     seq_table_set(tables, child, cut.end);
     for (int32_t i = 0; i < cut.end; i++) {
         if (from[i] == NO_BLOCK) {
@@ -179,7 +195,7 @@ void seq_table_fork(struct seq_table_set *tables, int32_t parent, int32_t child,
         const int32_t first = i * block_size;
         block_share(tables->blocks, from[i], min_i32(block_size, length - first), parent,
                     min_i32(block_size, num_held - first));
-        to[i] = from[i];
+        seq_table_put(tables, child, i, from[i]);
     }
     tables->at[child].hole_end = cut.hole_end;
     tables->at[child].end = cut.end;
@@ -202,11 +218,11 @@ void seq_table_reclaim(struct seq_table_set *tables, int32_t seq, int32_t length
     struct seq_table *table = &tables->at[seq];
     const int64_t window = tables->sliding_window;
     const int32_t needed = first_needed_block(length, window, tables->blocks->block_size);
-    int32_t *entries = seq_table_entries(tables, seq);
+    const int32_t *entries = seq_table_entries(tables, seq);
     const bool slides = seq_table_slides(table);
     for (; table->hole_end < needed; table->hole_end++) {
         block_drop_out_of_window(tables->blocks, entries[table->hole_end], seq, slides);
-        entries[table->hole_end] = NO_BLOCK;
+        seq_table_put(tables, seq, table->hole_end, NO_BLOCK);
     }
 }
 

@@ -44,6 +44,7 @@ struct seq_table_set {
     size_t entry_bytes;
     int32_t max_blocks;
     int64_t sliding_window; /* of the group; 0 = none */
+    int64_t num_runs;       /* mapped entries that do not go on behind the one before them */
     struct promise_set promises;
 };
 
@@ -54,6 +55,24 @@ static inline int32_t *seq_table_entries(const struct seq_table_set *tables, int
 
 /* Entries below `end` hold something: those that never did hold -1 from now on. */
 void seq_table_set(struct seq_table_set *tables, int32_t seq, int32_t end);
+
+/* Entry i, which is set, names the block, or NO_BLOCK. All changes of entries go through it, or
+ * count the runs as it does. O(1). */
+void seq_table_put(struct seq_table_set *tables, int32_t seq, int32_t i, int32_t block);
+
+/* Does entry i begin a run of adjacent blocks? */
+static inline bool seq_table_begins_run(const int32_t *entries, int32_t i)
+{
+    return entries[i] != NO_BLOCK &&
+           (i == 0 || entries[i - 1] == NO_BLOCK || entries[i - 1] + 1 != entries[i]);
+}
+
+/* The block behind which entry i goes on: that of the entry before it. NO_BLOCK when there is none.
+ */
+static inline int32_t seq_table_near(const int32_t *entries, int32_t i)
+{
+    return i > 0 ? entries[i - 1] : NO_BLOCK;
+}
 
 /* An empty table, whose entries were left -1. O(1). */
 void seq_table_reset(struct seq_table_set *tables, int32_t seq, int32_t kept_prefix);

@@ -15,6 +15,7 @@ static void add_group(const struct group *group, struct pkv_stats *stats)
     stats->held_blocks += group->config->num_blocks - num_free;
     stats->cached_blocks += block_num_cached(&group->blocks);
     stats->pinned_blocks += group->blocks.num_pinned;
+    stats->table_runs += group->tables.num_runs;
 }
 
 /* Cells of a sequence's table, and those that hold committed tokens. */
@@ -26,7 +27,9 @@ static void add_table(const struct group *group, int32_t seq, int32_t length,
     const int32_t full = (int32_t)(length / block_size);
     const int32_t tail_cells = (int32_t)(length % block_size);
     const int32_t full_end = full < table->end ? full : table->end;
-    stats->table_cells += seq_table_num_mapped(table, table->end) * block_size;
+    const int64_t num_mapped = seq_table_num_mapped(table, table->end);
+    stats->table_blocks += num_mapped;
+    stats->table_cells += num_mapped * block_size;
     stats->used_cells += seq_table_num_mapped(table, full_end) * block_size;
     stats->used_cells += seq_table_maps(table, full) ? tail_cells : 0;
 }

@@ -35,7 +35,11 @@ static enum pkv_status decide(pkv_cache *cache, const struct pkv_batch *batch,
 {
     struct step *step = &cache->step;
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
-        cache->groups[g].step.num_planned = 0;
+        struct group *group = &cache->groups[g];
+        group->step.num_planned = 0;
+        for (int32_t i = 0; group_is_paged(group) && i < batch->num_rows; i++) {
+            reservation_prefetch(step, group, i);
+        }
     }
     *shortage = (struct pkv_shortage){.row = batch->num_rows, .group = SHORTAGE_NO_GROUP};
     int32_t row = 0;

@@ -278,6 +278,11 @@ static void set_num_sliding(pkv_cache *cache, int32_t value)
     put_int(&block_at(cache, 0, 2, 1)->num_sliding, value);
 }
 
+static void set_num_runs(pkv_cache *cache, int32_t value)
+{
+    put_wide(&cache->groups[0].tables.num_runs, value);
+}
+
 static void set_num_windowed(pkv_cache *cache, int32_t value)
 {
     put_int(&cache->groups[0].blocks.num_windowed, value);
@@ -293,6 +298,7 @@ static void damage_to_promises_is_reported(void)
         {"more promised than free", set_owed, 17},
         {"a block's number of holders that slide", set_num_sliding, 1},
         {"the number of blocks that windows alone hold", set_num_windowed, 1},
+        {"the runs of blocks in tables", set_num_runs, 0},
     };
     struct runtime_case c;
     open_family(&c);

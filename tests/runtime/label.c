@@ -12,6 +12,8 @@
 
 #include "support/runtime_case.h"
 
+enum { NUM_METRICS = 30 };
+
 struct text {
     char bytes[65536];
     size_t used;
@@ -90,7 +92,7 @@ static void every_sample_has_the_label_escaped(void)
     open_with(&without, NULL);
     restart(&plain);
     ASSERT_STATUS(PKV_OK, pkv_metrics_write(without.cache, write_text, &plain));
-    CU_ASSERT(plain.num_writes == 27 && strchr(plain.bytes, '{') == NULL);
+    CU_ASSERT(plain.num_writes == NUM_METRICS && strchr(plain.bytes, '{') == NULL);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct runtime_case c;
         open_with(&c, rows[i].label);
@@ -98,7 +100,7 @@ static void every_sample_has_the_label_escaped(void)
         restart(&text);
         ASSERT_STATUS(PKV_OK, pkv_metrics_write(c.cache, write_text, &text));
         ASSERT_CASE(rows[i].labels, strcmp(text.bytes, expected.bytes) == 0);
-        CU_ASSERT_EQUAL(text.num_writes, 27);
+        CU_ASSERT_EQUAL(text.num_writes, NUM_METRICS);
         restart(&text);
         ASSERT_STATUS(PKV_OK, pkv_metrics_write_caches(&c.cache, 1, write_text, &text));
         ASSERT_CASE(rows[i].labels, strcmp(text.bytes, expected.bytes) == 0);
@@ -150,7 +152,7 @@ static void a_label_of_129_bytes_is_refused(void)
     open_with(&c, label);
     restart(&text);
     ASSERT_STATUS(PKV_OK, pkv_metrics_write(c.cache, write_text, &text));
-    CU_ASSERT(text.num_writes == 27 && text.used == strlen(text.bytes));
+    CU_ASSERT(text.num_writes == NUM_METRICS && text.used == strlen(text.bytes));
     CU_ASSERT_PTR_NOT_NULL(strstr(text.bytes, "\\\"\"} 0\n")); /* not one is cut */
     case_close(&c);
 }
@@ -193,7 +195,7 @@ static void samples_of_one_metric_stand_together(void)
     }
     restart(&text);
     ASSERT_STATUS(PKV_OK, pkv_metrics_write_caches(caches, 3, write_text, &text));
-    CU_ASSERT_EQUAL(text.num_writes, 3 * 27);
+    CU_ASSERT_EQUAL(text.num_writes, 3 * NUM_METRICS);
     CU_ASSERT_PTR_NOT_NULL(strstr(text.bytes, "# TYPE pagedkv_blocks_total_count gauge\n"
                                               "pagedkv_blocks_total_count{cache=\"a\"} 10\n"
                                               "pagedkv_blocks_total_count{cache=\"b\"} 11\n"
@@ -206,7 +208,7 @@ static void samples_of_one_metric_stand_together(void)
         CU_ASSERT(strncmp(at, expected, strlen(expected)) == 0);
         at += strcspn(at, "\n") + 1;
     }
-    CU_ASSERT_EQUAL(num_lines, 5 * 27);
+    CU_ASSERT_EQUAL(num_lines, 5 * NUM_METRICS);
     restart(&text);
     text.stop_after = 4;
     ASSERT_REFUSED(PKV_IO, "pagedkv_", pkv_metrics_write_caches(caches, 3, write_text, &text));
