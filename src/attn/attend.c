@@ -9,9 +9,8 @@
  * computes it.
  *
  * In a tile, the queries that see all of it go through the kernels together; each of the others
- * goes alone with the list of keys that it sees. Pointers are formed to visible keys only. The
- * heads of a task take a tile one after the other: a block's heads lie side by side, so memory is
- * read in runs of whole blocks. While a tile is computed, the next one is prefetched. */
+ * goes alone with the list of keys that it sees. Pointers are formed to visible keys only. All
+ * heads of a task take a tile together (tile.h), and it prefetches the beginning of the next. */
 #include "attn/attend.h"
 
 #include "attn/append.h"
@@ -36,26 +35,14 @@ static void gather_seen(const struct run *run, const struct gqa_row *row, int32_
     tile_gather(run, row, head, max_i32(from, seen->first), min_i32(to, seen->end), tile);
 }
 
-/* Query rows [row0, row1) of each KV head of the task against the tile of its first head. While one
- * head is computed the next one's cells are prefetched, and behind the last those of next (NULL =
- * nothing). */
+/* Query rows [row0, row1) of each KV head of the task against the tile of its first head. */
 static void attend_heads(const struct run *run, const struct plan_task *task, size_t row0,
                          size_t row1, const struct tile *tile, const struct tile *next,
                          const struct scratch *s)
 {
-    const size_t rows_per_head = query_rows(run, task);
-    struct tile shifted[2];
-    const struct tile *current = tile;
-    for (int32_t h = 0; h < task->num_heads; h++) {
-        const struct tile *prefetched = next;
-        if (h + 1 < task->num_heads) {
-            tile_shift(run, tile, h + 1, &shifted[h % 2]);
-            prefetched = &shifted[h % 2];
-        }
-        const struct scratch part = scratch_from(s, (size_t)h * rows_per_head + row0);
-        tile_attend(run, row1 - row0, current, prefetched, NULL, &part);
-        current = prefetched;
-    }
+    const struct scratch part = scratch_from(s, row0);
+    const struct tile_rows rows = {task->num_heads, query_rows(run, task), row1 - row0};
+    tile_attend(run, &rows, tile, next, NULL, &part);
 }
 
 /* The first query after i that does not see all of tile [from, to). */

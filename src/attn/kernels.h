@@ -48,22 +48,31 @@ typedef void kernel_widen(enum pkv_dtype dtype, const void *x, size_t count, flo
 /* y[i] = x[i] rounded to nearest even; NaN stays NaN. y of a float dtype. */
 typedef void kernel_narrow(enum pkv_dtype dtype, const float *x, size_t count, void *y);
 
-/* Key or value vectors that will be wanted soon: a job brings them into the second-level cache
- * while it computes. As many as the job has keys or values. */
+/* Key or value vectors that will be wanted soon, of as many groups as the job has: a job brings
+ * them into the second-level cache while it computes, those of a group with that group, and of each
+ * as many bytes as its own vectors have. */
 struct kernel_prefetch {
-    const void *const *vectors; /* NULL: none */
-    size_t vector_bytes;
+    const void *const *vectors; /* [num_vectors] */
+    int num_vectors;            /* 0: none */
+    size_t offset;              /* from each of vectors to the first group's */
+    size_t group_bytes;         /* from there to the next group's */
 };
 
+/* A job has groups of queries (a KV head each), which see keys or values of their own: those of
+ * group g lie g * group_bytes behind the first group's, and its queries are rows g * group_rows on.
+ * One job for all heads of a run of cells reads the run in the order in which it lies. */
+
 /* scores[i][j] = dot(q[i], keys[j]) / value_scale_of(dtype) over width channels, for
- * i < num_queries, j < num_keys. scores overlaps nothing else. */
+ * i < num_queries, j < num_keys, in each group. scores overlaps nothing else. */
 struct kernel_dot_job {
     enum pkv_dtype dtype; /* of keys */
     int q_parts;          /* dot_packed alone: how many of q's parts, 1 or 2 */
     const float *q;       /* [num_queries][q_stride] */
     size_t q_stride;
     const void *const *keys; /* [num_keys] */
-    int num_queries;
+    int num_groups;
+    size_t group_rows, group_bytes;
+    int num_queries; /* of a group */
     int num_keys;
     size_t width;
     float *scores; /* [num_queries][TILE_KEYS] */
@@ -93,13 +102,16 @@ struct kernel_softmax_job {
 typedef void kernel_softmax(const struct kernel_softmax_job *job);
 
 /* acc[i][c] = acc[i][c] * alpha[i] + sum over j of weights[i][j] * values[j][c], the values over
- * value_scale_of(dtype). acc overlaps nothing else. */
+ * value_scale_of(dtype), in each group. acc overlaps nothing else. A tile's values may come in
+ * several jobs, in ascending order and the alpha of all but the first 1, with the same bits. */
 struct kernel_weighted_sum_job {
     enum pkv_dtype dtype;      /* of values */
     const float *weights;      /* [num_queries][TILE_KEYS] */
-    const float *alpha;        /* [num_queries] */
+    const float *alpha;        /* [num_queries]; NULL: 1 */
     const void *const *values; /* [num_keys] */
-    int num_queries;
+    int num_groups;
+    size_t group_rows, group_bytes;
+    int num_queries; /* of a group */
     int num_keys;
     size_t width;
     float *acc; /* [num_queries][acc_stride] */

@@ -19,6 +19,18 @@ VEC_INLINE vf load_as(enum pkv_dtype dtype, const void *vector, size_t first, si
     return vec_load_f32((const float *)vector + first, count);
 }
 
+VEC_INLINE size_t element_bytes(enum pkv_dtype dtype)
+{
+    switch (dtype) {
+    case PKV_F16:
+    case PKV_BF16: return sizeof(uint16_t);
+    case PKV_INT8:
+    case PKV_E4M3: return sizeof(uint8_t);
+    case PKV_F32: break;
+    }
+    return sizeof(float);
+}
+
 /* Whole registers first: a store of part of one is expensive. */
 VEC_INLINE void widen_as(enum pkv_dtype dtype, const void *x, size_t count, float *y)
 {

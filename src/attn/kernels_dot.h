@@ -29,9 +29,17 @@ VEC_INLINE void dot_store(int num_queries, int num_keys, const vf *sums, float *
     }
 }
 
+VEC_INLINE void dot_point(const struct kernel_dot_job *job, int num_keys, int key,
+                          const char **keys)
+{
+    for (int j = 0; j < num_keys; j++) {
+        keys[j] = (const char *)job->keys[key + j] + job->group_bytes;
+    }
+}
+
 /* sums[i * num_keys + j] += q[i] * keys[j] over one register of channels. */
 VEC_INLINE void dot_chunk(enum pkv_dtype dtype, int num_queries, int num_keys, const float *q,
-                          size_t q_stride, const void *const *keys, size_t first, size_t count,
+                          size_t q_stride, const char *const *keys, size_t first, size_t count,
                           vf *sums)
 {
     vf key[VEC_DOT_KEYS];
@@ -46,19 +54,23 @@ VEC_INLINE void dot_chunk(enum pkv_dtype dtype, int num_queries, int num_keys, c
     }
 }
 
-/* Queries from `query` on against keys from `key` on. */
+/* Queries from `query` on against keys from `key` on. prefetch is NULL or not by a constant. */
 VEC_INLINE void dot_block(enum pkv_dtype dtype, int num_queries, int num_keys, int query, int key,
                           struct prefetch *prefetch, const struct kernel_dot_job *job)
 {
     const float *q = job->q + (size_t)query * job->q_stride;
-    const void *const *keys = job->keys + key;
+    const int lines = lines_of(VEC_DOT_KEYS * VEC_LANES * element_bytes(dtype));
+    const char *keys[VEC_DOT_KEYS];
     vf sums[DOT_SUMS];
+    dot_point(job, num_keys, key, keys);
     for (int n = 0; n < num_queries * num_keys; n++) {
         sums[n] = vec_set(0.0f);
     }
-    prefetch_share(prefetch);
     size_t c = 0;
     for (; c + VEC_LANES <= job->width; c += VEC_LANES) {
+        if (prefetch != NULL) {
+            prefetch_lines(prefetch, lines);
+        }
         dot_chunk(dtype, num_queries, num_keys, q, job->q_stride, keys, c, VEC_LANES, sums);
     }
     if (c < job->width) {
@@ -78,26 +90,49 @@ VEC_INLINE int dot_blocks(enum pkv_dtype dtype, int num_queries, int query,
             dot_block(dtype, num_queries, VEC_DOT_KEYS, query, key, prefetch, job);
         }
         for (; key < job->num_keys; key++) {
-            dot_block(dtype, num_queries, 1, query, key, prefetch, job);
+            dot_block(dtype, num_queries, 1, query, key, NULL, job);
         }
     }
     return query;
 }
 
-VEC_INLINE void dot_as(enum pkv_dtype dtype, const struct kernel_dot_job *given)
+VEC_INLINE void dot_queries(enum pkv_dtype dtype, struct prefetch *prefetch,
+                            const struct kernel_dot_job *job)
 {
-    const struct kernel_dot_job job = *given; /* whose fields no store to scores can change */
-    const int blocks = (job.num_queries + VEC_DOT_QUERIES - 1) / VEC_DOT_QUERIES *
-                       ((job.num_keys + VEC_DOT_KEYS - 1) / VEC_DOT_KEYS);
-    struct prefetch prefetch = prefetch_start(&job.prefetch, job.num_keys, blocks);
-    int query = dot_blocks(dtype, VEC_DOT_QUERIES, 0, &prefetch, &job);
+    int query = dot_blocks(dtype, VEC_DOT_QUERIES, 0, prefetch, job);
     if (VEC_DOT_QUERIES > 3) {
-        query = dot_blocks(dtype, 3, query, &prefetch, &job);
+        query = dot_blocks(dtype, 3, query, prefetch, job);
     }
     if (VEC_DOT_QUERIES > 2) {
-        query = dot_blocks(dtype, 2, query, &prefetch, &job);
+        query = dot_blocks(dtype, 2, query, prefetch, job);
     }
-    dot_blocks(dtype, 1, query, &prefetch, &job);
+    dot_blocks(dtype, 1, query, prefetch, job);
+}
+
+/* A group by itself: group_bytes is then the offset of its keys. */
+VEC_INLINE struct kernel_dot_job dot_group(const struct kernel_dot_job *given, int group)
+{
+    struct kernel_dot_job job = *given; /* whose fields no store to scores can change */
+    const size_t row = (size_t)group * given->group_rows;
+    job.group_bytes = (size_t)group * given->group_bytes;
+    job.q += row * given->q_stride;
+    job.scores += row * TILE_KEYS;
+    return job;
+}
+
+VEC_INLINE void dot_as(enum pkv_dtype dtype, const struct kernel_dot_job *given)
+{
+    const int blocks = (given->num_queries + VEC_DOT_QUERIES - 1) / VEC_DOT_QUERIES;
+    for (int group = 0; group < given->num_groups; group++) {
+        const struct kernel_dot_job job = dot_group(given, group);
+        if (job.prefetch.num_vectors > 0) {
+            struct prefetch prefetch =
+                prefetch_start(&job.prefetch, group, job.width * element_bytes(dtype), blocks);
+            dot_queries(dtype, &prefetch, &job);
+        } else {
+            dot_queries(dtype, NULL, &job);
+        }
+    }
 }
 
 /* A function for each dtype: with all of them in one, gcc runs out of registers for the pointers to

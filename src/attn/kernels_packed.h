@@ -28,7 +28,7 @@ static void pack(float *q, size_t q_stride, float *spare)
 }
 
 VEC_INLINE void packed_chunk(int q_parts, int num_queries, int num_keys, const float *q,
-                             size_t q_stride, const void *const *keys, size_t first, size_t count,
+                             size_t q_stride, const char *const *keys, size_t first, size_t count,
                              vf *sums)
 {
     vpairs key[VEC_DOT_KEYS];
@@ -53,14 +53,18 @@ VEC_INLINE void packed_block(int q_parts, int num_queries, int num_keys, int que
                              struct prefetch *prefetch, const struct kernel_dot_job *job)
 {
     const float *q = job->q + (size_t)query * job->q_stride;
-    const void *const *keys = job->keys + key;
+    const int lines = lines_of(VEC_DOT_KEYS * PAIR_CHANNELS * sizeof(uint16_t));
+    const char *keys[VEC_DOT_KEYS];
     vf sums[DOT_SUMS];
+    dot_point(job, num_keys, key, keys);
     for (int n = 0; n < num_queries * num_keys; n++) {
         sums[n] = vec_set(0.0f);
     }
-    prefetch_share(prefetch);
     size_t c = 0;
     for (; c + PAIR_CHANNELS <= job->width; c += PAIR_CHANNELS) {
+        if (prefetch != NULL) {
+            prefetch_lines(prefetch, lines);
+        }
         packed_chunk(q_parts, num_queries, num_keys, q, job->q_stride, keys, c, PAIR_CHANNELS,
                      sums);
     }
@@ -71,7 +75,7 @@ VEC_INLINE void packed_block(int q_parts, int num_queries, int num_keys, int que
     dot_store(num_queries, num_keys, sums, job->scores + (size_t)query * TILE_KEYS + key);
 }
 
-/* num_queries, a constant multiple of 4 or 1, against all keys. */
+/* num_queries, a constant multiple of 4 or 1, from `query` on against all keys. */
 VEC_INLINE void packed_keys(int q_parts, int num_queries, int query, struct prefetch *prefetch,
                             const struct kernel_dot_job *job)
 {
@@ -80,22 +84,34 @@ VEC_INLINE void packed_keys(int q_parts, int num_queries, int query, struct pref
         packed_block(q_parts, num_queries, VEC_DOT_KEYS, query, key, prefetch, job);
     }
     for (; key < job->num_keys; key++) {
-        packed_block(q_parts, num_queries, 1, query, key, prefetch, job);
+        packed_block(q_parts, num_queries, 1, query, key, NULL, job);
+    }
+}
+
+VEC_INLINE void packed_queries(int q_parts, struct prefetch *prefetch,
+                               const struct kernel_dot_job *job)
+{
+    int query = 0;
+    for (; query + VEC_DOT_QUERIES <= job->num_queries; query += VEC_DOT_QUERIES) {
+        packed_keys(q_parts, VEC_DOT_QUERIES, query, prefetch, job);
+    }
+    for (; query < job->num_queries; query++) {
+        packed_keys(q_parts, 1, query, prefetch, job);
     }
 }
 
 VEC_INLINE void packed_parts(int q_parts, const struct kernel_dot_job *given)
 {
-    const struct kernel_dot_job job = *given; /* whose fields no store to scores can change */
-    const int blocks = (job.num_queries / VEC_DOT_QUERIES + job.num_queries % VEC_DOT_QUERIES) *
-                       ((job.num_keys + VEC_DOT_KEYS - 1) / VEC_DOT_KEYS);
-    struct prefetch prefetch = prefetch_start(&job.prefetch, job.num_keys, blocks);
-    int query = 0;
-    for (; query + VEC_DOT_QUERIES <= job.num_queries; query += VEC_DOT_QUERIES) {
-        packed_keys(q_parts, VEC_DOT_QUERIES, query, &prefetch, &job);
-    }
-    for (; query < job.num_queries; query++) {
-        packed_keys(q_parts, 1, query, &prefetch, &job);
+    const int blocks = given->num_queries / VEC_DOT_QUERIES + given->num_queries % VEC_DOT_QUERIES;
+    for (int group = 0; group < given->num_groups; group++) {
+        const struct kernel_dot_job job = dot_group(given, group);
+        if (job.prefetch.num_vectors > 0) {
+            struct prefetch prefetch =
+                prefetch_start(&job.prefetch, group, job.width * sizeof(uint16_t), blocks);
+            packed_queries(q_parts, &prefetch, &job);
+        } else {
+            packed_queries(q_parts, NULL, &job);
+        }
     }
 }
 

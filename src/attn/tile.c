@@ -5,12 +5,20 @@
 #include "attn/tile.h"
 
 #include "attn/view.h"
+#include "base/build.h"
 #include "base/minmax.h"
 
 /* From how many query rows on a tile is converted to f32 once, instead of in every register block.
  * e4m3 is expensive to convert, so this pays as soon as there is more than a wide block. */
 #define STAGE_QUERIES 64
 #define STAGE_E4M3_QUERIES 9
+
+/* Min keys of a run, a job's: blocks of fewer are taken together. */
+#define MIN_RUN_KEYS 16
+
+/* From how many query rows a KV head on, for each byte of a stored channel, arithmetic takes longer
+ * than memory. */
+#define COMPUTE_BOUND_ROWS 4
 
 void tile_gather(const struct run *run, const struct gqa_row *row, int32_t head, int32_t from,
                  int32_t to, struct tile *tile)
@@ -36,20 +44,6 @@ void tile_gather(const struct run *run, const struct gqa_row *row, int32_t head,
     }
 }
 
-void tile_shift(const struct run *run, const struct tile *tile, int32_t heads, struct tile *shifted)
-{
-    const struct pkv_kv_view *cache = &run->layer->cache;
-    const size_t k_bytes = (size_t)heads * cache->k_head_stride * pkv_dtype_bytes(cache->k_dtype);
-    const size_t v_bytes = run->plan->shape.v_in_k ? k_bytes
-                                                   : (size_t)heads * cache->v_head_stride *
-                                                         pkv_dtype_bytes(cache->v_dtype);
-    for (int32_t j = 0; j < tile->count; j++) {
-        shifted->keys[j] = (const char *)tile->keys[j] + k_bytes;
-        shifted->values[j] = (const char *)tile->values[j] + v_bytes;
-    }
-    shifted->count = tile->count;
-}
-
 /* A tile as the kernels are to read it: where it lies, or converted in scratch. */
 struct operands {
     const void *const *keys;
@@ -57,47 +51,88 @@ struct operands {
     enum pkv_dtype k_dtype;
     enum pkv_dtype v_dtype;
     int num_keys;
+    size_t k_head_bytes, v_head_bytes; /* to the next KV head's cells */
 };
 
-/* Key or value vectors in f32, once for many queries. */
+static void prefetch_bytes(const char *from, size_t count)
+{
+    for (size_t i = 0; i < count; i += LINE_BYTES) {
+        PKV_PREFETCH(from + i);
+    }
+}
+
+/* Key or value vectors in f32, once for many queries; those of next are prefetched meanwhile. */
 static void stage_f32(const struct run *run, enum pkv_dtype dtype, const void *const *vectors,
-                      int count, int32_t width, float *memory, const void **staged)
+                      int count, int32_t width, const struct kernel_prefetch *next, float *memory,
+                      const void **staged)
 {
     const size_t stride = padded((size_t)width);
+    const size_t bytes = (size_t)width * pkv_dtype_bytes(dtype);
     for (int j = 0; j < count; j++) {
         float *to = memory + (size_t)j * stride;
+        if (j < next->num_vectors) {
+            prefetch_bytes((const char *)next->vectors[j] + next->offset, bytes);
+        }
         run->kernels->widen(dtype, vectors[j], (size_t)width, to);
         staged[j] = to;
     }
 }
 
-static bool is_worth_staging(enum pkv_dtype dtype, int num_queries)
+/* What of a tile is converted first. */
+struct staging {
+    bool keys, values;
+};
+
+static bool is_worth_staging(enum pkv_dtype dtype, size_t num_rows)
 {
-    const int enough = dtype == PKV_E4M3 ? STAGE_E4M3_QUERIES : STAGE_QUERIES;
-    return dtype != PKV_F32 && num_queries >= enough;
+    const size_t enough = dtype == PKV_E4M3 ? STAGE_E4M3_QUERIES : STAGE_QUERIES;
+    return dtype != PKV_F32 && num_rows >= enough;
 }
 
-/* Chooses between reading a tile in place and converting it first. staged holds the pointers. */
-static struct operands stage(const struct run *run, int num_queries, const struct tile *tile,
-                             const struct scratch *s, struct tile *staged)
+/* The tile where it lies. */
+static struct operands operands_of(const struct run *run, const struct tile *tile)
 {
-    const struct gqa_shape *shape = &run->plan->shape;
-    struct operands o = {
+    const struct pkv_kv_view *cache = &run->layer->cache;
+    const size_t k_bytes = cache->k_head_stride * pkv_dtype_bytes(cache->k_dtype);
+    const size_t v_bytes = cache->v_head_stride * pkv_dtype_bytes(cache->v_dtype);
+    return (struct operands){
         .keys = tile->keys,
         .values = tile->values,
-        .k_dtype = run->layer->cache.k_dtype,
+        .k_dtype = cache->k_dtype,
         .v_dtype = run->v_dtype,
         .num_keys = tile->count,
+        .k_head_bytes = k_bytes,
+        .v_head_bytes = run->plan->shape.v_in_k ? k_bytes : v_bytes,
     };
-    if (is_worth_staging(o.k_dtype, num_queries) && run->packed_parts == 0) {
-        stage_f32(run, o.k_dtype, o.keys, o.num_keys, shape->k_width, s->keys, staged->keys);
-        o.keys = staged->keys;
-        o.k_dtype = PKV_F32;
+}
+
+/* The keys and values of KV head `head` of the tile, converted where that is worth it, and what to
+ * prefetch with them. Afterwards keys and values are what is left to the jobs to prefetch. `moved`
+ * holds the pointers. */
+static struct operands stage(const struct run *run, const struct operands *from, int32_t head,
+                             const struct staging *staging, const struct scratch *s,
+                             struct kernel_prefetch *keys, struct kernel_prefetch *values,
+                             struct tile *moved)
+{
+    const struct gqa_shape *shape = &run->plan->shape;
+    const struct kernel_prefetch none = {.num_vectors = 0};
+    struct operands o = *from;
+    for (int j = 0; j < o.num_keys; j++) {
+        moved->keys[j] = (const char *)from->keys[j] + (size_t)head * o.k_head_bytes;
+        moved->values[j] = (const char *)from->values[j] + (size_t)head * o.v_head_bytes;
     }
-    if (is_worth_staging(o.v_dtype, num_queries)) {
-        stage_f32(run, o.v_dtype, o.values, o.num_keys, shape->v_width, s->values, staged->values);
-        o.values = staged->values;
+    o.keys = moved->keys;
+    o.values = moved->values;
+    if (staging->keys) {
+        stage_f32(run, o.k_dtype, o.keys, o.num_keys, shape->k_width, keys, s->keys, moved->keys);
+        o.k_dtype = PKV_F32;
+        *keys = none;
+    }
+    if (staging->values) {
+        stage_f32(run, o.v_dtype, o.values, o.num_keys, shape->v_width, values, s->values,
+                  moved->values);
         o.v_dtype = PKV_F32;
+        *values = none;
     }
     return o;
 }
@@ -123,22 +158,40 @@ static float adjust_scores(const struct run *run, size_t num_queries, size_t num
     return 1.0f;
 }
 
-static void dot_tile(const struct run *run, int num_queries, const struct operands *o,
-                     const struct tile *next, const struct scratch *s)
+/* Keys of a run: of a block where several heads wait for memory, so that these are read in the
+ * order in which they lie; of the tile elsewhere, since longer jobs suit the arithmetic. */
+static int run_keys(const struct run *run, const struct tile_rows *rows, const struct operands *o)
 {
-    const size_t width = (size_t)run->plan->shape.k_width;
+    const bool is_compute_bound =
+        rows->num_rows >= COMPUTE_BOUND_ROWS * pkv_dtype_bytes(o->k_dtype);
+    return is_compute_bound || rows->num_heads == 1
+               ? TILE_KEYS
+               : max_i32(MIN_RUN_KEYS, min_i32(run->plan->shape.block_size, TILE_KEYS));
+}
+
+/* Keys [begin, end) of the tile, a run of cells that lie side by side in each head. */
+struct span {
+    int begin, end;
+};
+
+static void dot_run(const struct run *run, const struct tile_rows *rows, const struct operands *o,
+                    struct span keys, const struct kernel_prefetch *prefetch,
+                    const struct scratch *s)
+{
     const struct kernel_dot_job job = {
         .dtype = o->k_dtype,
         .q_parts = run->packed_parts,
         .q = s->q,
         .q_stride = s->q_stride,
-        .keys = o->keys,
-        .num_queries = num_queries,
-        .num_keys = o->num_keys,
-        .width = width,
-        .scores = s->scores,
-        .prefetch = {.vectors = next != NULL ? next->keys : NULL,
-                     .vector_bytes = width * pkv_dtype_bytes(run->layer->cache.k_dtype)},
+        .keys = o->keys + keys.begin,
+        .num_groups = rows->num_heads,
+        .group_rows = rows->head_rows,
+        .group_bytes = o->k_head_bytes,
+        .num_queries = (int)rows->num_rows,
+        .num_keys = keys.end - keys.begin,
+        .width = (size_t)run->plan->shape.k_width,
+        .scores = s->scores + keys.begin,
+        .prefetch = *prefetch,
     };
     if (run->packed_parts > 0) {
         run->kernels->dot_packed(&job);
@@ -147,43 +200,149 @@ static void dot_tile(const struct run *run, int num_queries, const struct operan
     }
 }
 
-static void sum_tile(const struct run *run, int num_queries, const struct operands *o,
-                     const struct tile *next, const struct scratch *s)
+static void sum_run(const struct run *run, const struct tile_rows *rows, const struct operands *o,
+                    struct span keys, const struct kernel_prefetch *prefetch,
+                    const struct scratch *s)
 {
-    const size_t width = (size_t)run->plan->shape.v_width;
     const struct kernel_weighted_sum_job job = {
         .dtype = o->v_dtype,
-        .weights = s->scores,
-        .alpha = s->alpha,
-        .values = o->values,
-        .num_queries = num_queries,
-        .num_keys = o->num_keys,
-        .width = width,
+        .weights = s->scores + keys.begin,
+        .alpha = keys.begin == 0 ? s->alpha : NULL,
+        .values = o->values + keys.begin,
+        .num_groups = rows->num_heads,
+        .group_rows = rows->head_rows,
+        .group_bytes = o->v_head_bytes,
+        .num_queries = (int)rows->num_rows,
+        .num_keys = keys.end - keys.begin,
+        .width = (size_t)run->plan->shape.v_width,
         .acc = s->acc,
         .acc_stride = s->acc_stride,
-        .prefetch = {.vectors = next != NULL ? next->values : NULL,
-                     .vector_bytes = width * pkv_dtype_bytes(run->v_dtype)},
+        .prefetch = *prefetch,
     };
     run->kernels->weighted_sum(&job);
 }
 
-void tile_attend(const struct run *run, size_t num_query_rows, const struct tile *tile,
+/* Scores to weights, of all rows. */
+static void softmax_rows(const struct run *run, const struct tile_rows *rows, int num_keys,
+                         const float *bias, const struct scratch *s)
+{
+    const bool is_dense = rows->num_rows == rows->head_rows;
+    const int num_calls = is_dense ? 1 : rows->num_heads;
+    const size_t num_rows = is_dense ? rows->num_rows * (size_t)rows->num_heads : rows->num_rows;
+    for (int h = 0; h < num_calls; h++) {
+        const struct scratch part = scratch_from(s, (size_t)h * rows->head_rows);
+        const float scale = adjust_scores(run, num_rows, (size_t)num_keys, bias, part.scores);
+        const struct kernel_softmax_job softmax = {
+            .scores = part.scores,
+            .num_queries = (int)num_rows,
+            .num_keys = num_keys,
+            .scale = scale,
+            .max = part.max,
+            .sum = part.sum,
+            .alpha = part.alpha,
+        };
+        run->kernels->softmax(&softmax);
+    }
+}
+
+static struct kernel_prefetch prefetch_keys(const struct operands *o, const void *const *keys,
+                                            int count)
+{
+    return (struct kernel_prefetch){
+        .vectors = keys,
+        .num_vectors = count,
+        .group_bytes = o->k_head_bytes,
+    };
+}
+
+static struct kernel_prefetch prefetch_values(const struct operands *o, const void *const *values,
+                                              int count)
+{
+    return (struct kernel_prefetch){
+        .vectors = values,
+        .num_vectors = count,
+        .group_bytes = o->v_head_bytes,
+    };
+}
+
+/* The keys of all heads run by run, then the values: memory is read in the order in which it lies,
+ * each run prefetched during the one before it. */
+static void attend_runs(const struct run *run, const struct tile_rows *rows,
+                        const struct operands *o, const struct tile *next, const float *bias,
+                        const struct scratch *s)
+{
+    const int step = run_keys(run, rows, o);
+    const int first = min_i32(step, o->num_keys);
+    for (int at = 0; at < o->num_keys; at += step) {
+        const struct span keys = {at, min_i32(at + step, o->num_keys)};
+        const int left = min_i32(step, o->num_keys - keys.end);
+        const struct kernel_prefetch prefetch = left > 0
+                                                    ? prefetch_keys(o, o->keys + keys.end, left)
+                                                    : prefetch_values(o, o->values, first);
+        dot_run(run, rows, o, keys, &prefetch, s);
+    }
+    softmax_rows(run, rows, o->num_keys, bias, s);
+    for (int at = 0; at < o->num_keys; at += step) {
+        const struct span keys = {at, min_i32(at + step, o->num_keys)};
+        const int left = min_i32(step, o->num_keys - keys.end);
+        struct kernel_prefetch prefetch = {.num_vectors = 0};
+        if (left > 0) {
+            prefetch = prefetch_values(o, o->values + keys.end, left);
+        } else if (next != NULL) {
+            prefetch = prefetch_keys(o, next->keys, min_i32(step, next->count));
+        }
+        sum_run(run, rows, o, keys, &prefetch, s);
+    }
+}
+
+/* The cells of the head after `head`; after the last, those of the next tile. */
+static void prefetch_after(const struct operands *o, const struct tile_rows *rows, int32_t head,
+                           const struct tile *next, struct kernel_prefetch *keys,
+                           struct kernel_prefetch *values)
+{
+    if (head + 1 < rows->num_heads) {
+        *keys = prefetch_keys(o, o->keys, o->num_keys);
+        *values = prefetch_values(o, o->values, o->num_keys);
+        keys->offset = (size_t)(head + 1) * o->k_head_bytes;
+        values->offset = (size_t)(head + 1) * o->v_head_bytes;
+    } else if (next != NULL) {
+        *keys = prefetch_keys(o, next->keys, next->count);
+        *values = prefetch_values(o, next->values, next->count);
+    } else {
+        *keys = *values = (struct kernel_prefetch){.num_vectors = 0};
+    }
+}
+
+/* Head by head, converted first. */
+static void attend_staged(const struct run *run, const struct tile_rows *rows,
+                          const struct operands *from, const struct staging *staging,
+                          const struct tile *next, const float *bias, const struct scratch *s)
+{
+    const struct tile_rows head_rows = {1, rows->head_rows, rows->num_rows};
+    for (int32_t h = 0; h < rows->num_heads; h++) {
+        struct kernel_prefetch keys, values;
+        struct tile moved;
+        const struct scratch part = scratch_from(s, (size_t)h * rows->head_rows);
+        prefetch_after(from, rows, h, next, &keys, &values);
+        const struct operands o = stage(run, from, h, staging, &part, &keys, &values, &moved);
+        const struct span all = {0, o.num_keys};
+        dot_run(run, &head_rows, &o, all, &keys, &part);
+        softmax_rows(run, &head_rows, o.num_keys, bias, &part);
+        sum_run(run, &head_rows, &o, all, &values, &part);
+    }
+}
+
+void tile_attend(const struct run *run, const struct tile_rows *rows, const struct tile *tile,
                  const struct tile *next, const float *bias, const struct scratch *s)
 {
-    const int num_queries = (int)num_query_rows;
-    struct tile staged;
-    const struct operands o = stage(run, num_queries, tile, s, &staged);
-    dot_tile(run, num_queries, &o, next, s);
-    const float scale = adjust_scores(run, num_query_rows, (size_t)o.num_keys, bias, s->scores);
-    const struct kernel_softmax_job softmax = {
-        .scores = s->scores,
-        .num_queries = num_queries,
-        .num_keys = o.num_keys,
-        .scale = scale,
-        .max = s->max,
-        .sum = s->sum,
-        .alpha = s->alpha,
+    const struct operands o = operands_of(run, tile);
+    const struct staging staging = {
+        .keys = is_worth_staging(o.k_dtype, rows->num_rows) && run->packed_parts == 0,
+        .values = is_worth_staging(o.v_dtype, rows->num_rows),
     };
-    run->kernels->softmax(&softmax);
-    sum_tile(run, num_queries, &o, next, s);
+    if (staging.keys || staging.values) {
+        attend_staged(run, rows, &o, &staging, next, bias, s);
+    } else {
+        attend_runs(run, rows, &o, next, bias, s);
+    }
 }

@@ -9,7 +9,8 @@
 #include "attn/run.h"
 #include "attn/scratch.h"
 
-/* Cells of one KV head, key by key, as the kernels take them. */
+/* Cells of one KV head, key by key, as the kernels take them. Those of the next KV head lie one
+ * head stride further on. */
 struct tile {
     const void *keys[TILE_KEYS];
     const void *values[TILE_KEYS];
@@ -21,14 +22,18 @@ struct tile {
 void tile_gather(const struct run *run, const struct gqa_row *row, int32_t head, int32_t from,
                  int32_t to, struct tile *tile);
 
-/* The same cells of a KV head `heads` further on. */
-void tile_shift(const struct run *run, const struct tile *tile, int32_t heads,
-                struct tile *shifted);
+/* Who attends a tile: the first num_rows query rows of each of num_heads KV heads, whose first rows
+ * lie head_rows apart. */
+struct tile_rows {
+    int32_t num_heads;
+    size_t head_rows;
+    size_t num_rows;
+};
 
-/* The first num_query_rows query rows of s against a tile that each of them sees whole. next, when
- * not NULL, is prefetched and has at least as many cells; bias, when not NULL, is added to each
- * score. */
-void tile_attend(const struct run *run, size_t num_query_rows, const struct tile *tile,
+/* Query rows of s against a tile that each of them sees whole, its cells being those of the first
+ * KV head. next, when not NULL, is the tile to prefetch; bias, when not NULL, is added to each
+ * score of the one head. */
+void tile_attend(const struct run *run, const struct tile_rows *rows, const struct tile *tile,
                  const struct tile *next, const float *bias, const struct scratch *s);
 
 #endif

@@ -41,6 +41,7 @@ static void attend_head(const struct run *run, const struct plan_task *task, int
                         int32_t from, int32_t to, const struct scratch *s)
 {
     const struct gqa_row *row = &run->rows[task->row];
+    const struct tile_rows one_row = {1, 1, 1};
     struct tile tile;
     float bias[TILE_KEYS];
     for (int32_t i = task->q0; i < task->q1; i++) {
@@ -55,7 +56,7 @@ static void attend_head(const struct run *run, const struct plan_task *task, int
                             min_i32(to, seen.end), &tile, bias);
             if (tile.count > 0) {
                 const struct scratch one = scratch_from(s, r);
-                tile_attend(run, 1, &tile, NULL, bias, &one);
+                tile_attend(run, &one_row, &tile, NULL, bias, &one);
             }
         }
     }

@@ -1,47 +1,70 @@
 /* SPDX-License-Identifier: MIT
  *
- * vec_prefetch.h: the prefetch of a job's kernel_prefetch, vector by vector in the order of memory:
- * the cells of a block are one stream then, whatever order the arithmetic takes. A kernel that
- * works in num_blocks register blocks prefetches its share at each of them, so that memory is busy
- * from the first block to the last. Included behind a vec_<isa>.h, which has vec_prefetch. */
+ * vec_prefetch.h: the prefetch of a job's kernel_prefetch, line by line in the order of memory: the
+ * cells of a block are one stream then, whatever order the arithmetic takes. A kernel prefetches as
+ * many bytes as it loads, in its innermost loop: memory is as busy at each moment as at any other,
+ * while a burst of lines would keep the loads of the arithmetic waiting behind it. Included behind
+ * a vec_<isa>.h, which has vec_prefetch. */
 #ifndef PKV_ATTN_VEC_PREFETCH_H
 #define PKV_ATTN_VEC_PREFETCH_H
 
-/* `step` vectors a register block, in 1/65536; `due` of them by now, `next` is the first that was
- * not prefetched yet. */
 struct prefetch {
-    const void *const *vectors;
+    const void *const *vector; /* the one under way */
+    int left;                  /* vectors, it included */
+    size_t offset;             /* of the group, in bytes */
     size_t vector_bytes;
-    uint32_t num_vectors;
-    uint32_t next;
-    uint32_t due;
-    uint32_t step;
+    const char *at, *end; /* in it */
+    int every;            /* a job that loads its vectors n times prefetches at each n-th call */
+    int wait;
 };
 
-VEC_INLINE struct prefetch prefetch_start(const struct kernel_prefetch *wanted, int num_vectors,
-                                          int num_blocks)
+VEC_INLINE void prefetch_point(struct prefetch *prefetch)
 {
-    const struct prefetch none = {NULL, 0, 0, 0, 0, 0};
-    if (wanted->vectors == NULL || num_blocks < 1) {
-        return none;
-    }
-    const uint32_t count = (uint32_t)num_vectors;
-    const uint32_t blocks = (uint32_t)num_blocks;
-    const uint32_t step = ((count << 16) + blocks - 1) / blocks;
-    const struct prefetch all = {wanted->vectors, wanted->vector_bytes, count, 0, 0, step};
-    return all;
+    prefetch->at = (const char *)*prefetch->vector + prefetch->offset;
+    prefetch->end = prefetch->at + prefetch->vector_bytes;
 }
 
-/* Called once in each register block. */
-VEC_INLINE void prefetch_share(struct prefetch *prefetch)
+/* For a job whose vectors have vector_bytes and are loaded `times` times. */
+VEC_INLINE struct prefetch prefetch_start(const struct kernel_prefetch *wanted, int group,
+                                          size_t vector_bytes, int times)
 {
-    prefetch->due += prefetch->step;
-    const uint32_t due = (prefetch->due + 0xffff) >> 16;
-    const uint32_t end = due < prefetch->num_vectors ? due : prefetch->num_vectors;
-    for (; prefetch->next < end; prefetch->next++) {
-        const char *vector = prefetch->vectors[prefetch->next];
-        for (size_t at = 0; at < prefetch->vector_bytes; at += LINE_BYTES) {
-            vec_prefetch(vector + at);
+    struct prefetch prefetch = {
+        .vector = wanted->vectors,
+        .left = wanted->num_vectors,
+        .offset = wanted->offset + (size_t)group * wanted->group_bytes,
+        .vector_bytes = vector_bytes,
+        .every = times,
+        .wait = times,
+    };
+    if (prefetch.left > 0) {
+        prefetch_point(&prefetch);
+    }
+    return prefetch;
+}
+
+/* Lines for so many bytes, at least one. */
+VEC_INLINE int lines_of(size_t bytes)
+{
+    return bytes < LINE_BYTES ? 1 : (int)(bytes / LINE_BYTES);
+}
+
+/* The next `lines`, a constant. */
+VEC_INLINE void prefetch_lines(struct prefetch *prefetch, int lines)
+{
+    prefetch->wait--;
+    if (prefetch->wait > 0) {
+        return;
+    }
+    prefetch->wait = prefetch->every;
+    for (int n = 0; n < lines && prefetch->left > 0; n++) {
+        vec_prefetch(prefetch->at);
+        prefetch->at += LINE_BYTES;
+        if (prefetch->at >= prefetch->end) {
+            prefetch->left--;
+            prefetch->vector++;
+            if (prefetch->left > 0) {
+                prefetch_point(prefetch);
+            }
         }
     }
 }

@@ -40,6 +40,13 @@ void cells_check_unchanged(const struct cells *cells, struct check *check)
     }
 }
 
+size_t cells_step(const struct cells *cells)
+{
+    return cells->count < 2
+               ? 0
+               : (size_t)((const char *)cells->stored[1] - (const char *)cells->stored[0]);
+}
+
 int cells_choose(const struct cells *cells, struct test_random *random, int *chosen)
 {
     int count = 0;

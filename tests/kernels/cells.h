@@ -24,6 +24,9 @@ void cells_place(struct cells *cells, struct check *check, enum pkv_dtype dtype,
 /* Fails the case when a cell was written. */
 void cells_check_unchanged(const struct cells *cells, struct check *check);
 
+/* Bytes from each cell to the next, which are the same: 0 when there are fewer than two. */
+size_t cells_step(const struct cells *cells);
+
 /* A random choice of cells in random order, as indices; returns how many, at least one of a tile
  * that has any. */
 int cells_choose(const struct cells *cells, struct test_random *random, int *chosen);

@@ -10,8 +10,8 @@
  *            sums count as zero, each time an error below 2^-126 (times the other factor)
  *
  * Beside the values it checks what "a result does not depend on the rows beside it" rests on: a
- * score has the same bits computed alone, in any group of queries, beside any keys, with a prefetch
- * or without, and with keys that were widened before. */
+ * score has the same bits computed alone, beside any queries and keys, in a job of two groups, with
+ * a prefetch or without, and with keys that were widened before. */
 #include "kernels/cells.h"
 
 #include <math.h>
@@ -73,6 +73,7 @@ static struct kernel_dot_job job_of(const struct dots *dots, const struct shape 
         .q = dots->q,
         .q_stride = dots->q_stride,
         .keys = dots->keys.stored,
+        .num_groups = 1,
         .num_queries = shape->queries,
         .num_keys = shape->keys,
         .width = (size_t)shape->width,
@@ -87,7 +88,10 @@ static void call_whole(struct dots *dots, struct check *check)
         guarded_place(&check->output, 0, score_bytes(shape), sizeof(float), shape->place);
     struct kernel_dot_job job = job_of(dots, shape);
     if (shape->width % 2 == 0) {
-        job.prefetch = (struct kernel_prefetch){dots->keys.prefetched, dots->keys.bytes};
+        job.prefetch = (struct kernel_prefetch){
+            .vectors = dots->keys.prefetched,
+            .num_vectors = shape->keys,
+        };
     }
     dots->kernel(&job);
     check_output_edges(check, dots->scores, score_bytes(shape));
@@ -198,6 +202,37 @@ static void compare_group(const struct dots *dots, struct check *check)
     }
 }
 
+/* Two groups of queries in one job, the second with keys one further on, some prefetched. */
+static void compare_two_groups(const struct dots *dots, struct check *check)
+{
+    static float scores[MAX_QUERIES * TILE_KEYS];
+    const struct shape *shape = &check->shape;
+    struct kernel_dot_job job = job_of(dots, shape);
+    job.num_groups = 2;
+    job.num_queries = shape->queries / 2;
+    job.group_rows = (size_t)(shape->queries - job.num_queries);
+    job.group_bytes = cells_step(&dots->keys);
+    job.num_keys = shape->keys - 1;
+    job.scores = scores;
+    job.prefetch = (struct kernel_prefetch){
+        .vectors = dots->keys.prefetched,
+        .num_vectors = shape->keys / 2,
+    };
+    if (job.num_queries == 0 || job.num_keys < 1) {
+        return;
+    }
+    dots->kernel(&job);
+    for (int n = 0; n < 2 * job.num_queries; n++) {
+        const int group = n / job.num_queries;
+        const size_t i = (size_t)group * job.group_rows + (size_t)(n % job.num_queries);
+        for (int j = 0; j < job.num_keys; j++) {
+            check_bits(check, "in one of two groups, the score", i, (size_t)j,
+                       scores[i * TILE_KEYS + (size_t)j],
+                       dots->scores[i * TILE_KEYS + (size_t)(j + group)]);
+        }
+    }
+}
+
 /* Keys that were widened before, as a staged tile has them. */
 static void compare_widened(const struct dots *dots, struct check *check)
 {
@@ -227,6 +262,7 @@ static void run_dots(struct dots *dots, struct check *check, enum values keys, e
     compare_values(dots, check);
     compare_alone(dots, check);
     compare_group(dots, check);
+    compare_two_groups(dots, check);
     if (dots->parts == 0) {
         compare_widened(dots, check);
     }

@@ -3,8 +3,9 @@
  * weighted_sum.c: acc * alpha + sum p v. With n keys, u = UNIT and B = |acc alpha| + sum |p||v| a
  * channel is off by (n + 3) u B at most: n + 1 products, each rounded once, and n additions; and as
  * often half of the smallest subnormal. Beside the values it checks that an accumulator has the
- * same bits alone, in any group of queries, with a prefetch or without, with values that were
- * widened before, and channel by channel whatever the width. */
+ * same bits alone, beside any queries, in a job of two groups, with values that come in two jobs,
+ * with a prefetch or without, with values that were widened before, and channel by channel whatever
+ * the width. */
 #include "kernels/cells.h"
 
 #include <math.h>
@@ -67,6 +68,7 @@ static struct kernel_weighted_sum_job job_of(const struct sums *sums, const stru
         .weights = sums->stored_p,
         .alpha = sums->stored_alpha,
         .values = sums->values.stored,
+        .num_groups = 1,
         .num_queries = check->shape.queries,
         .num_keys = check->shape.keys,
         .width = (size_t)check->shape.width,
@@ -81,7 +83,10 @@ static void call_whole(struct sums *sums, struct check *check)
     const size_t bytes = sums->acc_floats * sizeof(float);
     struct kernel_weighted_sum_job job = job_of(sums, check);
     if (shape->width % 2 == 0) {
-        job.prefetch = (struct kernel_prefetch){sums->values.prefetched, sums->values.bytes};
+        job.prefetch = (struct kernel_prefetch){
+            .vectors = sums->values.prefetched,
+            .num_vectors = shape->keys,
+        };
     }
     check->kernels->weighted_sum(&job);
     check_output_edges(check, sums->result, bytes);
@@ -145,6 +150,70 @@ static void compare_again(const struct sums *sums, struct check *check, const ch
     }
 }
 
+static void compare_accumulators(const struct sums *sums, struct check *check, const char *what,
+                                 const float *acc, const float *expected)
+{
+    for (int i = 0; i < check->shape.queries; i++) {
+        for (int c = 0; c < check->shape.width; c++) {
+            const size_t at = (size_t)i * sums->acc_stride + (size_t)c;
+            check_bits(check, what, (size_t)i, (size_t)c, acc[at], expected[at]);
+        }
+    }
+}
+
+/* The values of a tile in two jobs, of which the first alone scales what was there. */
+static void compare_two_jobs(const struct sums *sums, struct check *check)
+{
+    static float acc[MAX_QUERIES * MAX_STRIDE];
+    const int keys = check->shape.keys;
+    const int first = keys > 0 ? random_between(&check->random, 1, keys) : 0;
+    memcpy(acc, acc_before, sums->acc_floats * sizeof(float));
+    struct kernel_weighted_sum_job job = job_of(sums, check);
+    job.acc = acc;
+    job.num_keys = first;
+    check->kernels->weighted_sum(&job);
+    job.alpha = NULL;
+    job.weights += first;
+    job.values += first;
+    job.num_keys = keys - first;
+    check->kernels->weighted_sum(&job);
+    compare_accumulators(sums, check, "in two jobs, acc", acc, sums->result);
+}
+
+/* Two groups of queries in one job, the second with values one further on, and each by itself. */
+static void compare_two_groups(const struct sums *sums, struct check *check)
+{
+    static float together[MAX_QUERIES * MAX_STRIDE], alone[MAX_QUERIES * MAX_STRIDE];
+    const int queries = check->shape.queries / 2;
+    const size_t rows = (size_t)(check->shape.queries - queries);
+    struct kernel_weighted_sum_job job = job_of(sums, check);
+    job.num_queries = queries;
+    job.num_keys = check->shape.keys - 1;
+    if (queries == 0 || job.num_keys < 1) {
+        return;
+    }
+    memcpy(together, acc_before, sums->acc_floats * sizeof(float));
+    memcpy(alone, acc_before, sums->acc_floats * sizeof(float));
+    for (size_t group = 0; group < 2; group++) {
+        struct kernel_weighted_sum_job one = job;
+        one.weights += group * rows * TILE_KEYS;
+        one.alpha += group * rows;
+        one.values += group;
+        one.acc = alone + group * rows * sums->acc_stride;
+        check->kernels->weighted_sum(&one);
+    }
+    job.num_groups = 2;
+    job.group_rows = rows;
+    job.group_bytes = cells_step(&sums->values);
+    job.acc = together;
+    job.prefetch = (struct kernel_prefetch){
+        .vectors = sums->values.prefetched,
+        .num_vectors = check->shape.keys / 2,
+    };
+    check->kernels->weighted_sum(&job);
+    compare_accumulators(sums, check, "in one of two groups, acc", together, alone);
+}
+
 static void compare_bits(const struct sums *sums, struct check *check)
 {
     const struct shape *shape = &check->shape;
@@ -164,6 +233,8 @@ static void compare_bits(const struct sums *sums, struct check *check)
                   shape->width);
     compare_again(sums, check, "at another width, acc", check->dtype, stored, 0, shape->queries,
                   random_between(&check->random, 1, shape->width));
+    compare_two_jobs(sums, check);
+    compare_two_groups(sums, check);
 }
 
 static void run_sums(struct check *check, enum values values, enum values weights)
