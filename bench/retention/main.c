@@ -29,6 +29,34 @@ static void print_row(const char *name, int64_t window, int32_t full_blocks, int
     printf("\n");
 }
 
+/* Memory of so many blocks, divided by the library. */
+static void print_shared(const char *name, int64_t window, int32_t num_blocks)
+{
+    const size_t block_bytes = TRACE_BLOCK * 2 * sizeof(float);
+    const struct serving serving = {window, 0, 0, (size_t)num_blocks * block_bytes, 4};
+    int32_t blocks[2];
+    const int64_t served = served_tokens(&trace, &serving, blocks);
+    printf("%-24s %4d %5d %5d  %7.1f %7.1f  %lld tokens\n", name, (int)window, (int)blocks[0],
+           (int)blocks[1], percent(trace_shared_tokens(&trace)), percent(served),
+           (long long)served);
+}
+
+static void print_all_shared(void)
+{
+    printf("\nby bytes\n");
+    for (int32_t num_prompts = 5; num_prompts <= 8; num_prompts += 3) {
+        const char *name = num_prompts == 5 ? "5 system prompts" : "8 system prompts";
+        trace_of_system_prompts(&trace, num_prompts, 300, 1);
+        print_shared(name, 64, 600);
+        print_shared(name, 256, 600);
+        trace_free(&trace);
+    }
+    trace_of_chats(&trace, 12, 12, false, 1);
+    print_shared("12 chats in turn", 64, 1200);
+    print_shared("12 chats in turn", 256, 1200);
+    trace_free(&trace);
+}
+
 int main(void)
 {
     printf("%-24s %4s %5s %5s  %7s %7s %9s %7s %7s %7s %7s\n", "prompt tokens found, %", "W",
@@ -48,5 +76,6 @@ int main(void)
         print_row(name, 256, 750, 160);
         trace_free(&trace);
     }
+    print_all_shared();
     return 0;
 }

@@ -124,9 +124,11 @@ struct pkv_cache_config {
     enum pkv_dtype dtype;
     /* Payload budget for the groups with num_blocks 0, after the groups with fixed blocks have got
      * theirs. It is divided in proportion to what max_seqs sequences of max_seq_len tokens would
-     * need of each group, where with prefix_cache a group with a window counts four windows a
-     * sequence more, which stay cached behind it: where prompts part and turns end. Not read when
-     * no group needs it. */
+     * need of each group: in one with a window, their windows and one step's tokens. With
+     * prefix_cache a group with a window needs three windows a sequence more, which stay cached
+     * where prompts part and turns end; and what the budget has beyond all that is divided in
+     * proportion to what cached sequences take: all of their max_seq_len tokens in a group without
+     * a window, one window in the others. Not read when no group needs it. */
     size_t bytes;
     /* Sequences alive at once, in [1, 2^24]. */
     int32_t max_seqs;

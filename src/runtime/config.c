@@ -109,29 +109,51 @@ static enum pkv_status sizes_with(const struct config_group *group, int32_t num_
     return pkv_page_sizes_of(&geometry, sizes);
 }
 
-/* Windows for each sequence that stay cached behind it: hits need a window wherever prompts part
- * and turns end. Found by trying, see docs/performance.md. */
-#define CACHED_WINDOWS 4
+/* Windows that stay cached for each sequence that runs: hits need one wherever prompts part and
+ * turns end. Found by trying, see docs/performance.md. */
+#define CACHED_WINDOWS 3
 
-/* What max_seqs full sequences need of a group: its weight in sharing a budget. */
-static bool needed_of(const struct pkv_cache_config *config, const struct config_group *group,
-                      size_t block_bytes, size_t *bytes)
+/* What decides a group's share of a budget: what max_seqs full sequences need, and what as many
+ * more take that are cached; in a group with a window, that is one window for each. */
+struct need {
+    size_t needed_bytes;
+    size_t cached_bytes;
+};
+
+static bool need_of(const struct pkv_cache_config *config, const struct config_group *group,
+                    size_t block_bytes, struct need *need)
 {
     const struct pkv_group_config *of = &group->config;
-    const int32_t all = config_blocks_of_cells(config->max_seq_len, of->block_size);
-    int64_t blocks =
-        config_blocks_for(of, config->max_step_tokens, config->max_seq_len, of->kept_prefix, 0);
-    if (config->prefix_cache && of->sliding_window > 0) {
-        const int64_t windows =
-            CACHED_WINDOWS * (config_blocks_of_cells(of->sliding_window, of->block_size) + 1);
-        blocks = min_i64(blocks + windows, all);
+    const int64_t num_seqs = config->max_seqs;
+    const int64_t all = num_seqs * config_blocks_of_cells(config->max_seq_len, of->block_size);
+    int64_t needed = all;
+    int64_t cached = all;
+    if (of->sliding_window > 0) { /* a step's tokens count once, as in promise.h */
+        const int64_t window = config_blocks_of_cells(of->sliding_window - 1, of->block_size) +
+                               config_blocks_of_cells(of->kept_prefix, of->block_size);
+        const int64_t running = config_blocks_for(of, 1, config->max_seq_len, of->kept_prefix, 0);
+        needed =
+            num_seqs * running + config_blocks_of_cells(config->max_step_tokens, of->block_size);
+        needed = min_i64(needed, all);
+        cached = needed;
+        if (config->prefix_cache) {
+            needed = min_i64(needed + CACHED_WINDOWS * num_seqs * window, all);
+            cached = num_seqs * max_i64(window, 1);
+        }
     }
-    return checked_mul(block_bytes, (size_t)blocks, bytes) &&
-           checked_mul(*bytes, (size_t)config->max_seqs, bytes);
+    return checked_mul(block_bytes, (size_t)needed, &need->needed_bytes) &&
+           checked_mul(block_bytes, (size_t)cached, &need->cached_bytes);
+}
+
+static bool add_need(struct config_budget *budget, const struct need *need)
+{
+    return checked_add(budget->needed_bytes, need->needed_bytes, &budget->needed_bytes) &&
+           checked_add(budget->cached_bytes, need->cached_bytes, &budget->cached_bytes) &&
+           budget->needed_bytes <= SIZE_MAX / 4 && budget->cached_bytes <= SIZE_MAX / 4;
 }
 
 static enum pkv_status add_group(const struct pkv_cache_config *config, int32_t g,
-                                 size_t *fixed_bytes, size_t *needed_bytes)
+                                 size_t *fixed_bytes, struct config_budget *budget)
 {
     struct config_group group;
     resolve_group(config, g, &group);
@@ -145,9 +167,8 @@ static enum pkv_status add_group(const struct pkv_cache_config *config, int32_t 
     if (num_blocks > 0) {
         fits = checked_add(*fixed_bytes, sizes.payload_bytes, fixed_bytes);
     } else {
-        size_t bytes = 0;
-        fits = needed_of(config, &group, sizes.block_bytes, &bytes) &&
-               checked_add(*needed_bytes, bytes, needed_bytes) && *needed_bytes <= SIZE_MAX / 4;
+        struct need need;
+        fits = need_of(config, &group, sizes.block_bytes, &need) && add_need(budget, &need);
     }
     return fits ? PKV_OK : INVALID("groups[%d]: its bytes overflow size_t", g);
 }
@@ -156,20 +177,29 @@ enum pkv_status config_share(const struct pkv_cache_config *config, size_t bytes
                              struct config_budget *budget)
 {
     size_t fixed_bytes = 0;
-    size_t needed_bytes = 0;
+    *budget = (struct config_budget){0};
     for (int32_t g = 0; g < config->num_groups; g++) {
-        const enum pkv_status status = add_group(config, g, &fixed_bytes, &needed_bytes);
+        const enum pkv_status status = add_group(config, g, &fixed_bytes, budget);
         if (status != PKV_OK) {
             return status;
         }
     }
-    if ((all_fit || needed_bytes > 0) && fixed_bytes > bytes) {
+    if ((all_fit || budget->needed_bytes > 0) && fixed_bytes > bytes) {
         return refuse(PKV_NEVER_FITS, "bytes = %zu, below the %zu of groups with fixed blocks",
                       bytes, fixed_bytes);
     }
     budget->shared_bytes = fixed_bytes > bytes ? 0 : bytes - fixed_bytes;
-    budget->needed_bytes = needed_bytes;
     return PKV_OK;
+}
+
+/* Up to what is needed, in proportion to that; the rest in proportion to what is cached. */
+static size_t share_of(const struct config_budget *budget, const struct need *need)
+{
+    if (budget->shared_bytes <= budget->needed_bytes) {
+        return scaled(budget->shared_bytes, need->needed_bytes, budget->needed_bytes);
+    }
+    return need->needed_bytes + scaled(budget->shared_bytes - budget->needed_bytes,
+                                       need->cached_bytes, budget->cached_bytes);
 }
 
 /* The largest number of blocks whose payload, padding included, stays within the group's share. */
@@ -179,11 +209,11 @@ static enum pkv_status blocks_of_share(const struct pkv_cache_config *config,
 {
     struct pkv_page_sizes sizes = {.size = sizeof sizes};
     enum pkv_status status = sizes_with(group, 1, &sizes);
-    size_t needed = 0;
-    if (status != PKV_OK || !needed_of(config, group, sizes.block_bytes, &needed)) {
+    struct need need = {0};
+    if (status != PKV_OK || !need_of(config, group, sizes.block_bytes, &need)) {
         return status;
     }
-    const size_t share = scaled(budget->shared_bytes, needed, budget->needed_bytes);
+    const size_t share = share_of(budget, &need);
     const size_t max_blocks = share / sizes.block_bytes;
     int32_t blocks = (int32_t)(max_blocks < INT32_MAX ? max_blocks : INT32_MAX);
     while (blocks > 0) {

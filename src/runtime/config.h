@@ -20,10 +20,12 @@
 /* A byte budget shared out over the groups whose num_blocks is 0:
  *
  *   shared_bytes = bytes - payload of the groups that are fixed
- *   needed_bytes = what max_seqs sequences of max_seq_len tokens need in the groups that are not */
+ *   needed_bytes = what max_seqs sequences of max_seq_len tokens need in the groups that are not
+ *   cached_bytes = what as many more take that are cached */
 struct config_budget {
     size_t shared_bytes;
     size_t needed_bytes;
+    size_t cached_bytes;
 };
 
 /* A group with v_width, window, kept prefix, block_size and num_blocks as they are in force. */

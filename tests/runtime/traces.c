@@ -59,10 +59,40 @@ static void chats_at_random_are_found_as_often_as_by_the_best_simple_order(void)
     serve_chats(true);
 }
 
+static int64_t served_by_bytes(int64_t window, int32_t num_blocks)
+{
+    const size_t block_bytes = TRACE_BLOCK * 2 * sizeof(float); /* K and V, as wide as one float */
+    const struct serving serving = {window, 0, 0, (size_t)num_blocks * block_bytes, 4};
+    int32_t blocks[2];
+    const int64_t found = served_tokens(&trace, &serving, blocks);
+    CU_ASSERT(blocks[0] + blocks[1] <= num_blocks && blocks[0] + blocks[1] >= num_blocks - 2);
+    return found;
+}
+
+/* K1: bytes find as much of system prompts as equal parts do, within four in a hundred, for windows
+ * stay cached; and as much of chats as when none did, for full groups have the most to keep. */
+static void bytes_are_shared_so_that_hits_do_not_fall(void)
+{
+    for (int32_t num_prompts = 5; num_prompts <= 8; num_prompts++) {
+        trace_of_system_prompts(&trace, num_prompts, 300, 1);
+        CU_ASSERT(100 * served_by_bytes(64, 1200) >= 96 * served(64, 600, 600));
+        CU_ASSERT(100 * served_by_bytes(256, 1200) >= 96 * served(256, 600, 600));
+        trace_free(&trace);
+    }
+    for (int32_t is_random = 0; is_random < 2; is_random++) {
+        trace_of_chats(&trace, 12, 12, is_random != 0, 1);
+        CU_ASSERT(served_by_bytes(64, 1200) >= served(64, 600, 600));
+        CU_ASSERT(served_by_bytes(64, 1200) >= served(64, 1090, 110));
+        CU_ASSERT(served_by_bytes(256, 1200) >= served(256, 600, 600));
+        trace_free(&trace);
+    }
+}
+
 static const struct test_case cases[] = {
     TEST(system_prompts_are_found_nearly_as_often_as_without_bounds),
     TEST(chats_in_turn_are_found_as_often_as_by_the_best_simple_order),
     TEST(chats_at_random_are_found_as_often_as_by_the_best_simple_order),
+    TEST(bytes_are_shared_so_that_hits_do_not_fall),
     TEST_END,
 };
 const struct test_suite suite_runtime_traces = {"runtime_traces", cases};
