@@ -69,8 +69,9 @@ static void decode(float *q, float *k, float *v, float *out)
     args.kv_lens = &length;
     must(pkv_pages_view(pages, 0, &args.past)); /* where layer 0 has its keys and values */
     while (length < STEPS) {
-        if (length % BLOCK_SIZE == 0) {
-            must(pkv_pool_alloc(pool, 1, &table[length / BLOCK_SIZE]));
+        if (length % BLOCK_SIZE == 0) { /* behind the last block, where there is one */
+            const int32_t i = length / BLOCK_SIZE;
+            must(pkv_pool_alloc_near(pool, i > 0 ? table[i - 1] : -1, 1, &table[i]));
         }
         next_token(length++, q, k, v);
         must(pkv_gqa(workspace, &args)); /* appends k and v, attends to all `length` tokens */

@@ -31,9 +31,17 @@ static void pool_alloc(struct fuzz *fuzz, struct pool_model *m)
                                  : count > m->num_blocks ? PKV_NEVER_FITS
                                  : count > num_free      ? PKV_NO_BLOCKS
                                                          : PKV_OK;
-    const enum pkv_status got = pkv_pool_alloc(m->pool, count, ids);
-    FUZZ_EXPECT(got == want);
+    const bool is_near = fuzz_once_in(fuzz, 2);
+    const int32_t near =
+        fuzz_once_in(fuzz, 9) ? fuzz_int32(fuzz, MAX_IDS) : fuzz_in(fuzz, -1, m->num_blocks - 1);
+    const bool is_bad = count >= 0 && is_near && (near < -1 || near >= m->num_blocks);
+    const enum pkv_status got = is_near ? pkv_pool_alloc_near(m->pool, near, count, ids)
+                                        : pkv_pool_alloc(m->pool, count, ids);
+    FUZZ_EXPECT(got == (is_bad ? PKV_INVALID_ARGUMENT : want));
     if (FUZZ_CALL(fuzz, ~0u, got)) {
+        for (int32_t i = 1; is_near && i < count; i++) { /* from near on, then below it */
+            FUZZ_EXPECT((uint32_t)(ids[i] - near - 1) > (uint32_t)(ids[i - 1] - near - 1));
+        }
         for (int32_t i = 0; i < count; i++) {
             const bool is_free = ids[i] >= 0 && ids[i] < m->num_blocks && m->refs[ids[i]] == 0;
             if (FUZZ_EXPECT(is_free)) {
