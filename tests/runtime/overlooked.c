@@ -3,10 +3,13 @@
  * Promises of the runtime that could once be broken without any test seeing it. Block size 4; a
  * sequence of base b holds tokens b, b + 1, ... */
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <time.h>
 
 #include "reuse_case.h"
+#include "runtime/cache.h"
 
 static struct prefix_seq a, b, d;
 
@@ -128,34 +131,68 @@ static void reset_by_force_does_not_count_what_only_pins_held(void)
     case_close(&c);
 }
 
-enum { FLUSHED_BLOCKS = 512, FLUSHES = 40000 };
+enum { FLUSHED_BLOCKS = 512, FLUSHES = 1000 };
 
-/* Looks at the cache without a pause; a sweep that is half done shows some blocks cached. */
+struct flusher {
+    pkv_cache *cache;
+    const struct pkv_namespace_field *field;
+    struct pkv_flush_report report;
+};
+
+static void *flush_field(void *context)
+{
+    struct flusher *flusher = context;
+    flusher->report = (struct pkv_flush_report){.size = sizeof flusher->report};
+    ASSERT_STATUS(PKV_OK, pkv_namespace_flush(flusher->cache, flusher->field, &flusher->report));
+    return NULL;
+}
+
 struct onlooker {
     pkv_cache *cache;
-    atomic_int times; /* begins and ends of flushes: odd during one */
-    atomic_bool has_seen_half, is_over;
+    struct pkv_group_usage usage;
+    atomic_bool has_begun;
 };
 
 static void *look_on(void *context)
 {
     struct onlooker *onlooker = context;
-    while (!atomic_load(&onlooker->is_over)) {
-        struct pkv_group_usage usage = {.size = sizeof usage};
-        const int times = atomic_load(&onlooker->times);
-        if (pkv_cache_usage(onlooker->cache, 0, &usage) != PKV_OK) {
-            return NULL;
-        }
-        if (usage.cached > 0 && usage.cached < FLUSHED_BLOCKS && times % 2 == 1 &&
-            times == atomic_load(&onlooker->times)) {
-            atomic_store(&onlooker->has_seen_half, true);
-        }
-    }
+    onlooker->usage = (struct pkv_group_usage){.size = sizeof onlooker->usage};
+    atomic_store(&onlooker->has_begun, true);
+    ASSERT_STATUS(PKV_OK, pkv_cache_usage(onlooker->cache, 0, &onlooker->usage));
     return NULL;
 }
 
-/* A sweep has the mutex for a slice at a time. Without a pause it would be seen all or not at all.
- * The first that is seen half done ends the test: on one CPU few meet another thread. */
+static void wait_until_queued(pkv_cache *cache)
+{
+    while (pthread_mutex_trylock(&cache->gate) == 0) {
+        pthread_mutex_unlock(&cache->gate);
+        sched_yield();
+    }
+}
+
+/* Cached blocks that an onlooker sees which waits for the mutex behind a flush, before that has it.
+ */
+static int32_t cached_behind_flush(pkv_cache *cache, struct flusher *flusher)
+{
+    const struct timespec soon = {.tv_nsec = 1000000};
+    struct onlooker onlooker = {.cache = cache};
+    pthread_t flushing, looking;
+    pthread_mutex_lock(&cache->mutex);
+    CU_ASSERT_EQUAL_FATAL(pthread_create(&flushing, NULL, flush_field, flusher), 0);
+    wait_until_queued(cache);
+    CU_ASSERT_EQUAL_FATAL(pthread_create(&looking, NULL, look_on, &onlooker), 0);
+    while (!atomic_load(&onlooker.has_begun)) {
+        sched_yield();
+    }
+    nanosleep(&soon, NULL); /* it waits for the gate by then, or this turn shows nothing */
+    pthread_mutex_unlock(&cache->mutex);
+    pthread_join(flushing, NULL);
+    pthread_join(looking, NULL);
+    return onlooker.usage.cached;
+}
+
+/* A sweep has the mutex for a slice at a time, and lets those go first who wait for it: they see it
+ * half done. */
 static void a_sweep_lets_others_in(void)
 {
     struct runtime_case c;
@@ -163,24 +200,19 @@ static void a_sweep_lets_others_in(void)
     const struct pkv_namespace_field ann = prefix_field_of(1, "ann", 0);
     const struct pkv_seq_options in_ann = {
         .size = sizeof in_ann, .namespace_fields = &ann, .num_namespace_fields = 1};
-    struct onlooker onlooker = {.cache = c.cache};
-    pthread_t thread;
-    CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, look_on, &onlooker), 0);
-    for (int i = 0; i < FLUSHES && !atomic_load(&onlooker.has_seen_half); i++) {
+    struct flusher flusher = {.cache = c.cache, .field = &ann};
+    bool has_seen_half = false;
+    for (int i = 0; i < FLUSHES && !has_seen_half; i++) {
         for (int32_t block = 0; block < FLUSHED_BLOCKS; block += 16) {
             ASSERT_STATUS(PKV_OK, prefix_create(&c, &a, 100 * block, &in_ann));
             prefix_append(&c, &a, 64);
             prefix_destroy(&c, &a);
         }
-        struct pkv_flush_report report = {.size = sizeof report};
-        atomic_fetch_add(&onlooker.times, 1);
-        ASSERT_STATUS(PKV_OK, pkv_namespace_flush(c.cache, &ann, &report));
-        atomic_fetch_add(&onlooker.times, 1);
-        CU_ASSERT_EQUAL(report.removed, FLUSHED_BLOCKS);
+        const int32_t cached = cached_behind_flush(c.cache, &flusher);
+        has_seen_half = cached > 0 && cached < FLUSHED_BLOCKS;
+        CU_ASSERT_EQUAL(flusher.report.removed, FLUSHED_BLOCKS);
     }
-    atomic_store(&onlooker.is_over, true);
-    pthread_join(thread, NULL);
-    CU_ASSERT(atomic_load(&onlooker.has_seen_half));
+    CU_ASSERT(has_seen_half);
     case_close(&c);
 }
 
