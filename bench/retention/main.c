@@ -17,7 +17,10 @@ static double percent(int64_t tokens)
 
 static void print_row(const char *name, int64_t window, int32_t full_blocks, int32_t window_blocks)
 {
-    const struct serving serving = {window, full_blocks, window_blocks, 0, 4};
+    const struct serving serving = {.window = window,
+                                    .full_blocks = full_blocks,
+                                    .window_blocks = window_blocks,
+                                    .max_seqs = 4};
     const int64_t served = served_tokens(&trace, &serving, NULL);
     printf("%-24s %4d %5d %5d  %7.1f %7.1f", name, (int)window, (int)full_blocks,
            (int)window_blocks, percent(trace_shared_tokens(&trace)), percent(served));
@@ -33,7 +36,8 @@ static void print_row(const char *name, int64_t window, int32_t full_blocks, int
 static void print_shared(const char *name, int64_t window, int32_t num_blocks)
 {
     const size_t block_bytes = TRACE_BLOCK * 2 * sizeof(float);
-    const struct serving serving = {window, 0, 0, (size_t)num_blocks * block_bytes, 4};
+    const struct serving serving = {
+        .window = window, .bytes = (size_t)num_blocks * block_bytes, .max_seqs = 4};
     int32_t blocks[2];
     const int64_t served = served_tokens(&trace, &serving, blocks);
     printf("%-24s %4d %5d %5d  %7.1f %7.1f  %lld tokens\n", name, (int)window, (int)blocks[0],
@@ -57,6 +61,59 @@ static void print_all_shared(void)
     trace_free(&trace);
 }
 
+/* --- block sizes */
+
+/* The same memory in blocks of 16 and of 64 tokens, hits of whole blocks and others. */
+static void print_sizes(const char *name, int64_t window, int32_t full_tokens,
+                        int32_t window_tokens)
+{
+    printf("%-24s %4d %6d %6d ", name, (int)window, (int)full_tokens, (int)window_tokens);
+    for (int32_t i = 0; i < 4; i++) {
+        const int32_t block_size = i < 2 ? 16 : 64;
+        const struct serving serving = {.window = window,
+                                        .full_blocks = full_tokens / block_size,
+                                        .window_blocks = window_tokens / block_size,
+                                        .max_seqs = 1,
+                                        .block_size = block_size,
+                                        .is_partial = i % 2 != 0};
+        printf(" %8.1f", percent(served_tokens(&trace, &serving, NULL)));
+    }
+    printf("\n");
+    fflush(stdout);
+}
+
+static void compare_sizes(void)
+{
+    printf("\n%-24s %4s %6s %6s  %8s %8s %8s %8s\n", "prompt tokens found, %", "W", "full",
+           "window", "16 whole", "16", "64 whole", "64");
+    trace_of_sessions(&trace, 4, 8, 96, 16);
+    print_sizes("D13, times 4", 32, -64, 512);
+    print_sizes("D13, times 4", 32, -64, 1024);
+    print_sizes("D13, times 4", 0, 1024, 0);
+    trace_free(&trace);
+    trace_of_system_prompts(&trace, 5, 300, 1);
+    print_sizes("5 system prompts", 0, 6400, 0);
+    print_sizes("5 system prompts", 64, 6400, 3200);
+    print_sizes("5 system prompts", 256, 12800, 6400);
+    trace_free(&trace);
+    for (int32_t is_random = 0; is_random < 2; is_random++) {
+        trace_of_chats(&trace, 12, 12, is_random != 0, 1);
+        const char *name = is_random ? "12 chats at random" : "12 chats in turn";
+        print_sizes(name, 64, 12000, 12000);
+        print_sizes(name, 64, 12000, 848);
+        print_sizes(name, 256, 12000, 12000);
+        print_sizes(name, 256, 12000, 2560);
+        trace_free(&trace);
+    }
+    trace_of_turns(&trace, 4, 32, 2000, 1);
+    print_sizes("2000 turns of 32 chats", 0, 1 << 18, 0);
+    print_sizes("2000 turns of 32 chats", 0, 32768, 0);
+    print_sizes("2000 turns of 32 chats", 0, 16384, 0);
+    print_sizes("2000 turns of 32 chats", 128, 32768, 16384);
+    print_sizes("2000 turns of 32 chats", 512, 32768, 32768);
+    trace_free(&trace);
+}
+
 int main(void)
 {
     printf("%-24s %4s %5s %5s  %7s %7s %9s %7s %7s %7s %7s\n", "prompt tokens found, %", "W",
@@ -77,5 +134,6 @@ int main(void)
         trace_free(&trace);
     }
     print_all_shared();
+    compare_sizes();
     return 0;
 }

@@ -9,34 +9,42 @@
 #include "measure.h"
 #include "pagedkv.h"
 
+static int32_t num_groups(const struct serving *serving)
+{
+    return 2 - (serving->window == 0 || serving->full_blocks < 0);
+}
+
 static pkv_cache *open_cache(const struct serving *serving)
 {
-    struct pkv_group_config groups[2] = {
-        {.kv_heads = 1, .k_width = 1, .block_size = TRACE_BLOCK},
-        {.kv_heads = 1, .k_width = 1, .block_size = TRACE_BLOCK},
+    const int32_t block_size = serving->block_size > 0 ? serving->block_size : TRACE_BLOCK;
+    const struct pkv_group_config groups[2] = {
+        {.kv_heads = 1, .k_width = 1, .block_size = block_size, .num_blocks = serving->full_blocks},
+        {.kv_heads = 1,
+         .k_width = 1,
+         .block_size = block_size,
+         .num_blocks = serving->window_blocks,
+         .sliding_window = serving->window},
     };
-    groups[0].num_blocks = serving->full_blocks;
-    groups[1].num_blocks = serving->window_blocks;
-    groups[1].sliding_window = serving->window;
     const struct pkv_layer_config layers[2] = {{.num_heads = 1}, {.num_heads = 1, .group = 1}};
     const struct pkv_cache_config config = {.size = sizeof config,
-                                            .groups = groups,
-                                            .num_groups = 2,
+                                            .groups = groups + (serving->full_blocks < 0),
+                                            .num_groups = num_groups(serving),
                                             .layers = layers,
-                                            .num_layers = 2,
+                                            .num_layers = num_groups(serving),
                                             .bytes = serving->bytes,
                                             .max_seqs = serving->max_seqs,
                                             .max_seq_len = TRACE_MAX_LENGTH,
                                             .max_step_tokens = TRACE_CHUNK,
                                             .num_threads = 1,
                                             .prefix_cache = true,
-                                            .no_partial_hits = true};
+                                            .no_partial_hits = !serving->is_partial};
     pkv_cache *cache;
     measure_must(pkv_cache_create(&config, &cache), "pkv_cache_create");
     return cache;
 }
 
-static void step(pkv_cache *cache, pkv_seq seq, const int32_t *tokens, int32_t q_len)
+static void step(pkv_cache *cache, int32_t num_layers, pkv_seq seq, const int32_t *tokens,
+                 int32_t q_len)
 {
     static float zeros[TRACE_CHUNK], out[TRACE_CHUNK];
     const struct pkv_batch batch = {.size = sizeof batch,
@@ -49,14 +57,14 @@ static void step(pkv_cache *cache, pkv_seq seq, const int32_t *tokens, int32_t q
         .size = sizeof io, .q = zeros, .k = zeros, .v = zeros, .out = out};
     pkv_step open;
     measure_must(pkv_step_begin(cache, &batch, &open, NULL), "pkv_step_begin");
-    for (int32_t layer = 0; layer < 2; layer++) {
+    for (int32_t layer = 0; layer < num_layers; layer++) {
         measure_must(pkv_step_attend(cache, open, layer, &io), "pkv_step_attend");
     }
     measure_must(pkv_step_commit(cache, open, NULL), "pkv_step_commit");
 }
 
 /* Admits one request, computes it in chunks, decodes, and ends it. */
-static int32_t serve(pkv_cache *cache, const struct request *request)
+static int32_t serve(pkv_cache *cache, int32_t num_layers, const struct request *request)
 {
     const struct pkv_prompt prompt = {
         .size = sizeof prompt, .token_ids = request->tokens, .num_tokens = request->num_prompt};
@@ -70,7 +78,7 @@ static int32_t serve(pkv_cache *cache, const struct request *request)
     while (at < request->length) {
         const int32_t left = request->num_prompt - at;
         const int32_t q_len = left > TRACE_CHUNK ? TRACE_CHUNK : left > 0 ? left : 1;
-        step(cache, seq, request->tokens + at, q_len);
+        step(cache, num_layers, seq, request->tokens + at, q_len);
         at += q_len;
     }
     measure_must(pkv_seq_destroy(cache, seq), "pkv_seq_destroy");
@@ -82,9 +90,9 @@ int64_t served_tokens(const struct trace *trace, const struct serving *serving, 
     pkv_cache *cache = open_cache(serving);
     int64_t sum = 0;
     for (int32_t i = 0; i < trace->num_requests; i++) {
-        sum += serve(cache, &trace->requests[i]);
+        sum += serve(cache, num_groups(serving), &trace->requests[i]);
     }
-    for (int32_t group = 0; blocks != NULL && group < 2; group++) {
+    for (int32_t group = 0; blocks != NULL && group < num_groups(serving); group++) {
         struct pkv_group_usage usage = {.size = sizeof usage};
         measure_must(pkv_cache_usage(cache, group, &usage), "pkv_cache_usage");
         blocks[group] = usage.num_blocks;

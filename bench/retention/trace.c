@@ -9,7 +9,7 @@
 
 #include "measure.h"
 
-enum { NUM_DECODED = 30, MAX_PROMPTS = 8, MAX_CHATS = 32 };
+enum { NUM_DECODED = 30, MAX_PROMPTS = 8, MAX_CHATS = 64 };
 
 static int32_t between(uint64_t *state, int32_t low, int32_t high)
 {
@@ -25,10 +25,10 @@ static void fill(int32_t *tokens, int32_t n, uint64_t *state)
 
 /* A request that begins with `shared` and has fresh tokens up to `length`. */
 static void add_request(struct trace *trace, const int32_t *shared, int32_t num_shared,
-                        int32_t num_prompt, uint64_t *state)
+                        int32_t num_prompt, int32_t num_decoded, uint64_t *state)
 {
     struct request *request = &trace->requests[trace->num_requests++];
-    const int32_t length = num_prompt + NUM_DECODED;
+    const int32_t length = num_prompt + num_decoded;
     *request = (struct request){.num_prompt = num_prompt, .length = length};
     request->tokens = measure_calloc((size_t)length, sizeof(int32_t));
     if (num_shared > 0) {
@@ -110,7 +110,7 @@ void trace_of_system_prompts(struct trace *trace, int32_t num_prompts, int32_t n
     for (int32_t i = 0; i < num_requests; i++) {
         const int32_t at = between(&state, 0, num_prompts - 1);
         add_request(trace, prompts[at], lengths[at], lengths[at] + between(&state, 100, 400),
-                    &state);
+                    NUM_DECODED, &state);
     }
     build_tree(trace);
 }
@@ -132,9 +132,46 @@ void trace_of_chats(struct trace *trace, int32_t num_chats, int32_t num_turns, b
         const struct request *before = last[chat];
         last[chat] = &trace->requests[trace->num_requests];
         add_request(trace, before == NULL ? NULL : before->tokens,
-                    before == NULL ? 0 : before->length, length - NUM_DECODED, &state);
+                    before == NULL ? 0 : before->length, length - NUM_DECODED, NUM_DECODED, &state);
     }
     build_tree(trace);
+}
+
+void trace_of_turns(struct trace *trace, int32_t num_prompts, int32_t num_chats, int32_t num_turns,
+                    uint64_t seed)
+{
+    static int32_t prompts[MAX_PROMPTS][300];
+    int32_t lengths[MAX_PROMPTS];
+    const struct request *last[MAX_CHATS] = {NULL};
+    uint64_t state = seed;
+    memset(trace, 0, sizeof *trace);
+    for (int32_t i = 0; i < num_prompts; i++) {
+        lengths[i] = between(&state, 60, 300);
+        fill(prompts[i], lengths[i], &state);
+    }
+    while (trace->num_requests < num_turns) {
+        const int32_t chat = between(&state, 0, num_chats - 1);
+        const int32_t at = between(&state, 0, num_prompts - 1);
+        const struct request *before = last[chat];
+        const bool goes_on = before != NULL && before->length < 1700;
+        const int32_t num_shared = goes_on ? before->length : lengths[at];
+        last[chat] = &trace->requests[trace->num_requests];
+        add_request(trace, goes_on ? before->tokens : prompts[at], num_shared,
+                    num_shared + between(&state, 10, 100), between(&state, 20, 200), &state);
+    }
+}
+
+void trace_of_sessions(struct trace *trace, int32_t num_sessions, int32_t num_rounds, int32_t first,
+                       int32_t growth)
+{
+    uint64_t state = 1;
+    memset(trace, 0, sizeof *trace);
+    for (int32_t i = 0; i < num_sessions * num_rounds; i++) {
+        const struct request *before = i < num_sessions ? NULL : &trace->requests[i - num_sessions];
+        add_request(trace, before == NULL ? NULL : before->tokens,
+                    before == NULL ? 0 : before->length, first + i / num_sessions * growth, 0,
+                    &state);
+    }
 }
 
 void trace_free(struct trace *trace)

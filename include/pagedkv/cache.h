@@ -558,11 +558,11 @@ struct pkv_admission {
  * These are whole blocks, which the sequence shares, and behind them the first num_copied tokens of
  * the next one (unless config.no_partial_hits): of all blocks cached in every group that follow
  * the same prefix in the same namespace, that of the one that has the most first tokens in common
- * with the prompt. They get a block of the sequence's own, which it would have needed anyway: its
- * first step copies the cells, each layer in its own attend, as after a fork. The source is held
- * until that step ends, or the sequence is cut back to whole blocks or destroyed, and not after;
- * where there is no free block for it beside those that are promised, the hit ends with the whole
- * blocks.
+ * with the prompt. Among these blocks are the last ones, not full, of sequences that ended. The
+ * copied tokens get a block of the sequence's own, which it would have needed anyway: its first
+ * step copies the cells, each layer in its own attend, as after a fork. The source is held until
+ * that step ends, or the sequence is cut back to whole blocks or destroyed, and not after; where
+ * there is no free block for it beside those that are promised, the hit ends with the whole blocks.
  *
  * Returns PKV_OK and fills *admission; PKV_NO_BLOCKS when there is no room now, PKV_NEVER_FITS when
  * there never is (or max_tokens refuses), both with *shortage (may be NULL) filled and nothing else

@@ -183,7 +183,8 @@ struct pkv_block_info {
     enum pkv_block_state state;
     /* Sequences, pins and open copies that hold it. */
     int32_t ref_count;
-    /* The prefix index has it, so it can be found. The fields below are filled only then. */
+    /* The prefix index has it as a whole block. The fields below are filled only then: a tail (the
+     * last block of a sequence that ended, not full) is cached without a key. */
     bool is_indexed;
     /* PKV_PRIORITY_EVICT_FIRST, or in [0, PKV_NUM_PRIORITIES): lower ones are evicted first. */
     int32_t priority;

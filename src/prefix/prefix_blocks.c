@@ -16,7 +16,8 @@ static bool is_sibling(const struct prefix_index *index, const struct prefix_nod
 
 static void observe(struct prefix_index *index, enum prefix_change change, int32_t node)
 {
-    if (index->config.observer != NULL) {
+    if (index->config.observer != NULL &&
+        !prefix_node_is_tail(&index->nodes, &index->nodes.nodes[node])) {
         index->config.observer(index->config.observer_context, change,
                                prefix_node_ref(&index->nodes, node));
     }
@@ -27,7 +28,8 @@ int32_t prefix_blocks_class(const struct prefix_index *index, int32_t group, int
     const struct prefix_use *use = &index->block_uses[group][block];
     const int32_t node = index->block_nodes[group][block] - 1;
     const int32_t priority = index->nodes.nodes[node].priority;
-    if (priority == PREFIX_EVICT_FIRST) {
+    if (priority == PREFIX_EVICT_FIRST ||
+        prefix_node_is_tail(&index->nodes, &index->nodes.nodes[node])) {
         return PREFIX_CLASS_OUT_OF_WINDOW;
     }
     return PREFIX_CLASS_PRIORITY + PREFIX_NUM_STANDINGS * (use->is_decayed ? 0 : priority) +

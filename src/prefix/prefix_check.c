@@ -94,7 +94,10 @@ static void check_node_key(struct report *report, const struct prefix_index *ind
     const uint64_t *extra = node->has_extra ? prefix_node_extra(&index->nodes, at) : NULL;
     const struct prefix_content content = prefix_index_content(
         index, node->parent, node->namespace_id, prefix_node_tokens(&index->nodes, at), extra);
-    report_expect(report, prefix_key_equals(content.key, node->key),
+    const struct pkv_block_key key = prefix_node_is_tail(&index->nodes, node)
+                                         ? prefix_node_tail_key(content.key, node->num_tokens)
+                                         : content.key;
+    report_expect(report, prefix_key_equals(key, node->key),
                   "a node's key is not that of its content (node %d)", at);
 }
 
@@ -104,6 +107,11 @@ static void check_node(struct report *report, const struct prefix_index *index, 
     const struct prefix_node *parent = prefix_node_at(&index->nodes, node->parent);
     report_expect(report, node->num_blocks > 0 || node->num_children > 0 || node->num_holders > 0,
                   "a node without block, child and holder is used (node %d)", at);
+    report_expect(report,
+                  node->num_tokens == index->nodes.block_size ||
+                      (node->num_tokens > 0 && node->num_tokens < index->nodes.block_size &&
+                       node->num_children == 0 && index->config.finds_partial),
+                  "a tail of %d tokens (node %d)", node->num_tokens, at);
     report_expect(report, node->num_holders >= 0, "a node's holders are negative (node %d)", at);
     report_expect(report,
                   node->priority >= PREFIX_EVICT_FIRST && node->priority < PKV_NUM_PRIORITIES,
@@ -153,7 +161,8 @@ static void check_priorities(struct report *report, struct prefix_node_table *no
     for (int32_t i = 0; i < nodes->num_touched; i++) {
         struct prefix_node *parent = prefix_node_at(nodes, nodes->nodes[i].parent);
         if (nodes->nodes[i].is_used && parent != NULL) {
-            parent->scratch += nodes->nodes[i].priority == priority;
+            parent->scratch += nodes->nodes[i].priority == priority &&
+                               !prefix_node_is_tail(nodes, &nodes->nodes[i]);
         }
     }
     for (int32_t i = 0; i < nodes->num_touched; i++) {

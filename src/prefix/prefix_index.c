@@ -94,6 +94,8 @@ static void place(struct prefix_index *index, const int32_t *num_blocks, struct 
     nodes->buckets = carve(metadata, nodes->num_buckets, sizeof nodes->buckets[0]);
     fields->buckets = carve(metadata, fields->num_buckets, sizeof fields->buckets[0]);
     namespaces->buckets = carve(metadata, namespaces->num_buckets, sizeof namespaces->buckets[0]);
+    index->tail_tokens = carve(metadata, block_size, sizeof index->tail_tokens[0]);
+    index->tail_extra = carve(metadata, block_size, sizeof index->tail_extra[0]);
     index->writer.buffer = carve(metadata, 1, prefix_content_bytes(nodes->block_size));
     index->heaps = carve(metadata, num_groups, sizeof index->heaps[0]);
     index->heap_lengths = carve(metadata, num_groups, sizeof index->heap_lengths[0]);

@@ -2,7 +2,8 @@
  *
  * prefix_index.h: which cached block holds which tokens.
  *
- * A node stands for one full, committed block of block_size tokens at one place of a prompt: what
+ * A node stands for one full, committed block of block_size tokens (a tail: for fewer, see
+ * prefix_node.h) at one place of a prompt: what
  * came before it is its parent node. It names at most one block id in each layer group, and lives
  * while it has a block, a child or a holder:
  *
@@ -46,8 +47,9 @@ enum prefix_change {
     PREFIX_REMOVED /* a node lost its block of a group; it can be read until the observer returns */
 };
 
-/* Called at each such change, for events and counters. It must not call the index except to read. A
- * node that loses a block was evicted while it is live, flushed or reset when it is not. */
+/* Called at each such change of a node that is no tail, for events and counters. It must not call
+ * the index except to read. A node that loses a block was evicted while it is live, flushed or
+ * reset when it is not. */
 typedef void prefix_observer(void *context, enum prefix_change change, struct prefix_ref node);
 
 /* max_namespaces bounds the sets of fields alive at one time, and the field values too. Nodes keep
@@ -140,6 +142,8 @@ struct prefix_index {
     int32_t sweep_at;            /* next node to look at */
     int32_t sweep_left;          /* nodes still to look at */
     struct prefix_swept retired; /* taken apart before the sweep came to them, not yet reported */
+    int32_t *tail_tokens;        /* [block_size], scratch of prefix_index_insert_tail */
+    uint64_t *tail_extra;        /* likewise */
     int32_t *runs;               /* [num_groups][2], scratch of prefix_index_resident */
     uint64_t num_not_indexed;
     uint64_t num_evictions;
@@ -179,6 +183,13 @@ static inline const struct prefix_node *prefix_index_node(const struct prefix_in
                                                           struct prefix_ref node)
 {
     return prefix_node_at(&index->nodes, node);
+}
+
+/* True for a tail that is not stale. */
+static inline bool prefix_index_is_tail(const struct prefix_index *index, struct prefix_ref node)
+{
+    const struct prefix_node *of = prefix_node_at(&index->nodes, node);
+    return of != NULL && prefix_node_is_tail(&index->nodes, of);
 }
 
 /* True for a node that is not stale and was not flushed: one that can be hit. */

@@ -44,6 +44,7 @@ int32_t prefix_node_search(struct prefix_node_table *table, const struct prefix_
         const struct prefix_node *node = &table->nodes[at];
         link = node->next;
         if (!prefix_key_matches(node->key, content->key, table->mask) ||
+            prefix_node_is_tail(table, node) ||
             !prefix_namespace_is_current(table->namespaces, node->namespace_id, node->epoch)) {
             continue;
         }
@@ -89,6 +90,7 @@ static void fill_node(struct prefix_node_table *table, int32_t at,
         .next = *bucket,
         .is_used = true,
         .has_extra = content->extra != NULL,
+        .num_tokens = table->block_size,
     };
     *bucket = at + 1;
     table->num_used++;

@@ -6,6 +6,10 @@
  * one place only (prefix_node_free_unneeded), and then its parent has one child less and may
  * follow. Hence a parent outlives its children, and the parent ref in a node is never stale.
  *
+ * A tail is a node of less than a block: the last tokens of a sequence that ended. It is found as a
+ * sibling alone (prefix_siblings.h), has no children and no priority, and is evicted before whole
+ * blocks: it takes the memory of one for fewer tokens.
+ *
  * Nodes are found through buckets of singly linked lists (links are index + 1, so that zeroed
  * memory is empty). Nodes at and above num_touched were never used and their memory was never read;
  * freed ones wait on a list, and the one freed longest ago is made anew first.
@@ -43,6 +47,7 @@ struct prefix_node {
     int32_t first_siblings; /* its children in their order: prefix_siblings.h */
     int32_t sibling_before; /* its own place among its siblings */
     int32_t sibling_behind;
+    int32_t num_tokens; /* block_size, or less: of a tail */
 };
 
 struct prefix_node_table {
@@ -114,12 +119,26 @@ static inline uint32_t *prefix_node_used(const struct prefix_node_table *table, 
     return table->used + (size_t)node * (size_t)table->num_groups;
 }
 
-/* Counts the node, by its priority, among its parent's children. */
+static inline bool prefix_node_is_tail(const struct prefix_node_table *table,
+                                       const struct prefix_node *node)
+{
+    return node->num_tokens < table->block_size;
+}
+
+/* The key of a tail, from that of its tokens and zeros up to the end of the block. */
+static inline struct pkv_block_key prefix_node_tail_key(struct pkv_block_key key,
+                                                        int32_t num_tokens)
+{
+    key.low ^= ((uint64_t)num_tokens + 1) * 0x9e3779b97f4a7c15u;
+    return key;
+}
+
+/* Counts the node, by its priority, among its parent's children, but for tails. */
 static inline void prefix_node_count_child(struct prefix_node_table *table,
                                            const struct prefix_node *node, int32_t sign)
 {
     struct prefix_node *parent = prefix_node_at(table, node->parent);
-    if (parent != NULL && node->priority >= 0) {
+    if (parent != NULL && node->priority >= 0 && !prefix_node_is_tail(table, node)) {
         parent->children_at[node->priority] += sign;
     }
 }

@@ -40,7 +40,7 @@
  * left a window and that no retention point covers; the others, by priority. */
 enum {
     PREFIX_CLASS_UNINDEXED = 0,
-    PREFIX_CLASS_OUT_OF_WINDOW = 1, /* and those of nodes to evict first */
+    PREFIX_CLASS_OUT_OF_WINDOW = 1, /* and those of tails, and of nodes to evict first */
     PREFIX_CLASS_PRIORITY = 2       /* + that of the node * PREFIX_NUM_STANDINGS + standing */
 };
 _Static_assert(PREFIX_CLASS_PRIORITY + PREFIX_NUM_STANDINGS * PKV_NUM_PRIORITIES ==

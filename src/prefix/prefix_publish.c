@@ -4,6 +4,8 @@
  */
 #include "prefix/prefix_publish.h"
 
+#include <string.h>
+
 #include "prefix/prefix_blocks.h"
 #include "prefix/prefix_claim.h"
 #include "prefix/prefix_flush.h"
@@ -53,4 +55,71 @@ enum prefix_insert prefix_index_insert(struct prefix_index *index, struct prefix
     *node = prefix_node_ref(&index->nodes, at);
     prefix_index_raise(index, *node, priority);
     return is_found ? PREFIX_FOUND : PREFIX_NEW;
+}
+
+/* The content of a tail, filled up with zeros in the index's scratch. */
+static struct prefix_content tail_content(struct prefix_index *index,
+                                          const struct prefix_start *start)
+{
+    const size_t block_size = (size_t)index->nodes.block_size;
+    const size_t count = (size_t)start->num_tokens;
+    memset(index->tail_tokens, 0, block_size * sizeof index->tail_tokens[0]);
+    memset(index->tail_extra, 0, block_size * sizeof index->tail_extra[0]);
+    memcpy(index->tail_tokens, start->tokens, count * sizeof index->tail_tokens[0]);
+    if (start->extra != NULL) {
+        memcpy(index->tail_extra, start->extra, count * sizeof index->tail_extra[0]);
+    }
+    struct prefix_content content = prefix_index_content(index, start->parent, start->namespace_id,
+                                                         index->tail_tokens, index->tail_extra);
+    content.key = prefix_node_tail_key(content.key, start->num_tokens);
+    return content;
+}
+
+struct prefix_ref prefix_index_insert_tail(struct prefix_index *index,
+                                           const struct prefix_start *start, uint64_t epoch)
+{
+    int32_t num_common = 0;
+    if (!prefix_index_is_current(index, start->namespace_id, epoch) ||
+        (start->parent.index != PREFIX_NONE &&
+         !prefix_node_is_live(&index->nodes, start->parent))) {
+        return PREFIX_ROOT;
+    }
+    (void)prefix_siblings_nearest(&index->nodes, start, &num_common);
+    if (num_common == start->num_tokens) {
+        return PREFIX_ROOT;
+    }
+    const struct prefix_content content = tail_content(index, start);
+    const int32_t made = prefix_node_make(&index->nodes, &content);
+    if (made == PREFIX_NONE) {
+        return PREFIX_ROOT;
+    }
+    struct prefix_node *node = &index->nodes.nodes[made];
+    prefix_node_count_child(&index->nodes, node, -1);
+    node->num_tokens = start->num_tokens;
+    return prefix_node_ref(&index->nodes, made);
+}
+
+static bool is_free(const struct prefix_index *index, int32_t node)
+{
+    const int32_t *blocks = prefix_node_blocks(&index->nodes, node);
+    bool is_held = false;
+    for (int32_t group = 0; group < index->nodes.num_groups; group++) {
+        is_held =
+            is_held || block_pool_class(index->pools[group], blocks[group]) == BLOCK_POOL_HELD;
+    }
+    return !is_held;
+}
+
+void prefix_index_supersede(struct prefix_index *index, struct prefix_ref ref)
+{
+    const struct prefix_node *node = prefix_node_at(&index->nodes, ref);
+    struct prefix_swept swept = {0};
+    if (node == NULL || !index->config.finds_partial ||
+        node->num_blocks < index->nodes.num_groups) {
+        return;
+    }
+    const int32_t covered = prefix_siblings_covered(&index->nodes, ref.index);
+    if (covered != PREFIX_NONE && is_free(index, covered)) {
+        prefix_blocks_detach_all(index, covered, &swept);
+    }
 }

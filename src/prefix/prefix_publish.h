@@ -6,6 +6,7 @@
 #define PKV_PREFIX_PUBLISH_H
 
 #include "prefix/prefix_index.h"
+#include "prefix/prefix_siblings.h"
 
 enum prefix_insert {
     PREFIX_NEW,       /* *node is new, without blocks */
@@ -24,5 +25,15 @@ enum prefix_insert prefix_index_insert(struct prefix_index *index, struct prefix
                                        int32_t namespace_id, uint64_t epoch, const int32_t *tokens,
                                        const uint64_t *extra, int32_t priority,
                                        struct prefix_ref *node);
+
+/* A tail: fewer tokens than a block, which nothing goes on from. Makes a node for them, which the
+ * caller holds, and whose blocks are still to be attached; PREFIX_ROOT when another node has them
+ * all, when the parent was flushed, or no node is free. For an index with config.finds_partial. */
+struct prefix_ref prefix_index_insert_tail(struct prefix_index *index,
+                                           const struct prefix_start *start, uint64_t epoch);
+
+/* A node has got its blocks: the tail that is the beginning of it, if that is free, is found no
+ * more. */
+void prefix_index_supersede(struct prefix_index *index, struct prefix_ref node);
 
 #endif

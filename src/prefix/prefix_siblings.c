@@ -4,6 +4,7 @@
 #include "prefix/prefix_siblings.h"
 
 #include "base/error.h"
+#include "base/minmax.h"
 
 static int32_t *root_of(struct prefix_node_table *table, struct prefix_ref parent)
 {
@@ -42,7 +43,8 @@ static int32_t compare(const struct prefix_node_table *table, const struct prefi
         *order = sign_of(start->namespace_id < node->namespace_id);
         return 0;
     }
-    for (int32_t i = 0; i < start->num_tokens; i++) {
+    const int32_t num_tokens = min_i32(start->num_tokens, node->num_tokens);
+    for (int32_t i = 0; i < num_tokens; i++) {
         const uint64_t own = start->extra != NULL ? start->extra[i] : 0;
         const uint64_t other = extra != NULL ? extra[i] : 0;
         if (start->tokens[i] != tokens[i] || own != other) {
@@ -51,8 +53,8 @@ static int32_t compare(const struct prefix_node_table *table, const struct prefi
             return i;
         }
     }
-    *order = -1;
-    return start->num_tokens;
+    *order = sign_of(start->num_tokens <= node->num_tokens);
+    return num_tokens;
 }
 
 static struct prefix_start start_of(const struct prefix_node_table *table, int32_t at)
@@ -63,7 +65,7 @@ static struct prefix_start start_of(const struct prefix_node_table *table, int32
         .namespace_id = node->namespace_id,
         .tokens = prefix_node_tokens(table, at),
         .extra = node->has_extra ? prefix_node_extra(table, at) : NULL,
-        .num_tokens = table->block_size,
+        .num_tokens = node->num_tokens,
     };
 }
 
@@ -72,7 +74,9 @@ static bool is_before(const struct prefix_node_table *table, const struct prefix
                       int32_t node, int32_t other)
 {
     int order = 0;
-    return compare(table, start, other, &order) == table->block_size ? node < other : order < 0;
+    const int32_t common = compare(table, start, other, &order);
+    const bool is_equal = common == start->num_tokens && common == table->nodes[other].num_tokens;
+    return is_equal ? node < other : order < 0;
 }
 
 /* The link under a node behind which whatever comes before it, or after it, is. */
@@ -151,6 +155,24 @@ int32_t prefix_siblings_nearest(const struct prefix_node_table *table,
     const int best = common[1] > common[0];
     *num_common = common[best];
     return common[best] > 0 ? nearest[best] : PREFIX_NONE;
+}
+
+int32_t prefix_siblings_covered(const struct prefix_node_table *table, int32_t node)
+{
+    const struct prefix_start start = start_of(table, node);
+    int32_t link = first_of(table, start.parent);
+    int32_t before = PREFIX_NONE;
+    int order = 0;
+    while (link != 0) {
+        const int32_t at = link - 1;
+        const bool is_behind = at == node || is_before(table, &start, node, at);
+        before = is_behind ? before : at;
+        link = is_behind ? table->nodes[at].sibling_before : table->nodes[at].sibling_behind;
+    }
+    return before != PREFIX_NONE && prefix_node_is_tail(table, &table->nodes[before]) &&
+                   compare(table, &start, before, &order) == table->nodes[before].num_tokens
+               ? before
+               : PREFIX_NONE;
 }
 
 bool prefix_siblings_has(const struct prefix_node_table *table, int32_t node, int32_t max_steps)

@@ -40,6 +40,10 @@ void prefix_siblings_remove(struct prefix_node_table *table, int32_t node);
 int32_t prefix_siblings_nearest(const struct prefix_node_table *table,
                                 const struct prefix_start *start, int32_t *num_common);
 
+/* The tail, just before a node in the order, that is the beginning of it: whatever is found there
+ * is found in the node too. PREFIX_NONE when there is none. */
+int32_t prefix_siblings_covered(const struct prefix_node_table *table, int32_t node);
+
 /* For the checker: is the node where its order says? Looks at no more than max_steps nodes. */
 bool prefix_siblings_has(const struct prefix_node_table *table, int32_t node, int32_t max_steps);
 

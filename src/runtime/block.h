@@ -15,8 +15,8 @@
 #define NO_SEQ (-1) /* the index of no sequence */
 
 /* One block, beside its count in the pool. holders = table entries that name it + references of the
- * open step + pins. A block that has a node in the prefix index is full and committed: no sequence
- * writes it again.
+ * open step + pins. A block that has a node in the prefix index is committed, and full or a tail:
+ * no sequence writes it again.
  *
  *   count = number of holders,  a free block has writer NO_SEQ and frozen 0
  *   writer = the one sequence that may write cells from frozen on without a copy, or NO_SEQ
@@ -109,7 +109,7 @@ bool block_is_windowed(const struct block_set *blocks, int32_t block);
  * promised once it leaves its windows. */
 bool block_costs_spare(const struct block_set *blocks, int32_t block);
 
-/* The block, full and committed, was given a node: no sequence writes it any more. */
+/* The block, committed and full or a tail, was given a node: no sequence writes it any more. */
 void block_freeze(struct block_set *blocks, int32_t block);
 
 /* Free blocks, and those of them that are cached. */

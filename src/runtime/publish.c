@@ -118,6 +118,58 @@ void publish_missed(pkv_cache *cache, const struct seq *prototype, struct prefix
     prefix_index_retain(cache->reuse.index, furthest, prototype->max_rewind);
 }
 
+/* Has the sequence a block of its own at entry i in every group, which is in no node? */
+static bool owns_entry(const pkv_cache *cache, int32_t seq, int32_t i)
+{
+    for (int32_t g = 0; g < cache->config.num_groups; g++) {
+        const struct group *group = &cache->groups[g];
+        if (!seq_table_maps(&group->tables.at[seq], i)) {
+            return false;
+        }
+        const int32_t block = seq_table_entries(&group->tables, seq)[i];
+        if (pkv_pool_ref_count(group->blocks.pool, block) != 1 ||
+            prefix_index_node_of(cache->reuse.index, g, block).index != PREFIX_NONE) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The sequence ends: what it has behind its last whole block becomes a tail, which later prompts
+ * copy from. Only when all before it is published, and no other sequence holds the block. */
+static void publish_tail(pkv_cache *cache, int32_t seq)
+{
+    struct prefix_index *index = cache->reuse.index;
+    const struct seq *of = &cache->seqs.at[seq];
+    const int32_t block_size = cache->reuse.block_size;
+    const int32_t length = max_i32(of->length - of->max_rewind, 0);
+    const int32_t i = length / block_size;
+    const int32_t num_tokens = length % block_size;
+    if (cache->config.no_partial_hits || num_tokens == 0 || i != of->reuse.num_published ||
+        !owns_entry(cache, seq, i)) {
+        return;
+    }
+    const struct pkv_prompt tokens =
+        seq_tokens_at(&cache->reuse.tokens, seq, &of->tokens, i * block_size, num_tokens);
+    const struct prefix_start start = {.parent = of->reuse.newest,
+                                       .namespace_id = prefix_scope_at(&of->reuse.scope, i),
+                                       .tokens = tokens.token_ids,
+                                       .extra = tokens.token_extra,
+                                       .num_tokens = num_tokens};
+    const struct prefix_ref node = prefix_index_insert_tail(index, &start, of->reuse.epoch);
+    if (node.index == PREFIX_NONE) {
+        return;
+    }
+    for (int32_t g = 0; g < cache->config.num_groups; g++) {
+        struct group *group = &cache->groups[g];
+        const int32_t block = seq_table_entries(&group->tables, seq)[i];
+        (void)prefix_index_attach(index, node, g, block);
+        block_freeze(&group->blocks, block);
+    }
+    prefix_index_supersede(index, node);
+    prefix_index_release(index, node);
+}
+
 /* Blocks of the sequence's that have nodes, which settle if `settles`. */
 static int32_t settle(pkv_cache *cache, const struct group *group, int32_t seq, bool settles)
 {
@@ -155,6 +207,7 @@ void publish_finish(pkv_cache *cache, int32_t seq)
 {
     const struct seq *of = &cache->seqs.at[seq];
     if (cache_has_reuse(cache) && !of->reuse.no_publish) {
+        publish_tail(cache, seq);
         for (int32_t g = 0; g < cache->config.num_groups; g++) {
             const struct group *group = &cache->groups[g];
             if (may_settle(cache, group, seq)) {
@@ -187,6 +240,7 @@ static bool publish_next(pkv_cache *cache, int32_t seq)
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
         publish_entry(cache, &cache->groups[g], seq, i, node);
     }
+    prefix_index_supersede(cache->reuse.index, node);
     prefix_index_release(cache->reuse.index, reuse->newest);
     reuse->newest = node; /* insert holds it */
     reuse->num_published = i + 1;

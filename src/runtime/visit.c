@@ -16,9 +16,11 @@ static struct pkv_block_info info_of(const pkv_cache *cache, int32_t g, int32_t 
                                   .group = g,
                                   .block = block,
                                   .ref_count = pkv_pool_ref_count(group->blocks.pool, block)};
+    bool is_cached = false;
     if (cache_has_reuse(cache)) {
         const struct prefix_ref node = prefix_index_node_of(cache->reuse.index, g, block);
-        info.is_indexed = prefix_index_is_live(cache->reuse.index, node);
+        is_cached = prefix_index_is_live(cache->reuse.index, node);
+        info.is_indexed = is_cached && !prefix_index_is_tail(cache->reuse.index, node);
         if (info.is_indexed) {
             const struct event_keys keys = events_keys(cache->reuse.index, node);
             info.priority = prefix_index_node(cache->reuse.index, node)->priority;
@@ -31,7 +33,7 @@ static struct pkv_block_info info_of(const pkv_cache *cache, int32_t g, int32_t 
     if (info.ref_count > 0) {
         info.state = group->blocks.at[block].num_pins > 0 ? PKV_BLOCK_PINNED : PKV_BLOCK_HELD;
     } else {
-        info.state = info.is_indexed ? PKV_BLOCK_CACHED : PKV_BLOCK_FREE;
+        info.state = is_cached ? PKV_BLOCK_CACHED : PKV_BLOCK_FREE;
     }
     return info;
 }

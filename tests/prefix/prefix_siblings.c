@@ -43,7 +43,9 @@ static int32_t common(const struct prefix_index *index, struct prefix_ref ref,
 {
     const int32_t *own = prefix_index_tokens(index, ref);
     const uint64_t *own_extra = prefix_index_extra(index, ref);
+    const int32_t num_tokens = prefix_index_node(index, ref)->num_tokens;
     int32_t i = 0;
+    limit = limit < num_tokens ? limit : num_tokens;
     while (i < limit && tokens[i] == own[i] &&
            (own_extra != NULL ? own_extra[i] : 0) == (extra != NULL ? extra[i] : 0)) {
         i++;
@@ -106,6 +108,39 @@ static void add(struct prefix_case *f, struct test_random *random, const struct 
     prefix_case_release(f, &chain);
 }
 
+/* A tail under no node, as a sequence leaves one behind. */
+static void add_tail(struct prefix_case *f, struct test_random *random,
+                     const struct prefix_scope *scope)
+{
+    int32_t tokens[BLOCK_SIZE];
+    uint64_t extra[BLOCK_SIZE];
+    draw_tokens(random, tokens, extra);
+    const struct prefix_start start = {.parent = PREFIX_ROOT,
+                                       .namespace_id = scope->namespace_id[0],
+                                       .tokens = tokens,
+                                       .extra = extra,
+                                       .num_tokens = random_between(random, 1, BLOCK_SIZE - 1)};
+    int32_t blocks[PREFIX_CASE_GROUPS];
+    for (int32_t g = 0; g < f->config.num_groups; g++) {
+        blocks[g] = prefix_index_take(f->index, g);
+    }
+    const int32_t known =
+        longest(f->index, PREFIX_ROOT, start.namespace_id, tokens, extra, start.num_tokens);
+    const struct prefix_ref node =
+        prefix_index_insert_tail(f->index, &start, prefix_index_epoch(f->index));
+    CU_ASSERT_EQUAL(node.index == PREFIX_NONE, known == start.num_tokens);
+    for (int32_t g = 0; g < f->config.num_groups; g++) {
+        if (node.index != PREFIX_NONE) {
+            CU_ASSERT_EQUAL(prefix_index_attach(f->index, node, g, blocks[g]), blocks[g]);
+        }
+    }
+    prefix_index_supersede(f->index, node);
+    prefix_index_release(f->index, node);
+    for (int32_t g = 0; g < f->config.num_groups; g++) {
+        (void)prefix_index_drop(f->index, g, blocks[g], false);
+    }
+}
+
 static void lose_one(struct prefix_case *f, struct test_random *random)
 {
     const int32_t group = random_between(random, 0, f->config.num_groups - 1);
@@ -125,8 +160,10 @@ static void run(uint64_t seed, int32_t num_groups, int32_t masked_key_bits)
         const struct prefix_scope *of =
             random_between(&random, 0, 2) == 0 ? &scope : &prefix_case_plain;
         const int32_t what = random_between(&random, 0, 20);
-        if (what < 8) {
+        if (what < 6) {
             add(&f, &random, of);
+        } else if (what < 8) {
+            add_tail(&f, &random, of);
         } else if (what < 10) {
             lose_one(&f, &random);
         } else if (what == 20 && i % 10 == 0) {

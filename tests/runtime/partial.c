@@ -508,12 +508,96 @@ static void a_readmission_ends_inside_a_block_too(void)
     prefix_append(&c, &b, 20);
     ASSERT_STATUS(PKV_OK, case_truncate(&c, &b.seq, 0));
     ASSERT_STATUS(PKV_OK, prefix_admit(&c, &b, 60, 0, NULL));
-    CU_ASSERT_EQUAL(b.seq.length, 48);
+    CU_ASSERT_EQUAL(b.seq.length, 59); /* of its own 60, the last 12 in a tail */
     const struct pkv_stats stats = prefix_stats(&c);
-    CU_ASSERT(stats.hit_tokens == 40 && stats.rehit_tokens == 40 + 40 + 48);
-    CU_ASSERT_EQUAL(stats.copied_hit_tokens, 8 + 8 + 8);
-    prefix_append(&c, &b, 12);
+    CU_ASSERT(stats.hit_tokens == 40 && stats.rehit_tokens == 40 + 40 + 59);
+    CU_ASSERT_EQUAL(stats.copied_hit_tokens, 8 + 8 + 8 + 11);
+    prefix_append(&c, &b, 1);
     prefix_destroy(&c, &b);
+    case_close(&c);
+}
+
+/* --- tails */
+
+/* What a finished sequence has behind its last whole block is found too: the next turn of a chat
+ * computes its own tokens alone, whatever the block size. */
+static void a_chat_finds_all_that_it_had(void)
+{
+    struct runtime_case c;
+    init(&c);
+    case_open(&c);
+    int32_t length = 7;
+    prefix_run(&c, &a, 0, length);
+    prefix_destroy(&c, &a);
+    for (int32_t turn = 1; turn < 12; turn++) {
+        const int32_t next = length + 3 + turn % 5;
+        CU_ASSERT_EQUAL(prefix_run(&c, &a, 0, next), length);
+        prefix_destroy(&c, &a);
+        CU_ASSERT_EQUAL(case_check(&c), 0);
+        length = next;
+    }
+    struct pkv_group_usage usage = {.size = sizeof usage};
+    ASSERT_STATUS(PKV_OK, pkv_cache_usage(c.cache, 0, &usage));
+    CU_ASSERT_EQUAL(usage.cached, (length + 15) / 16);                     /* one tail: the last */
+    CU_ASSERT_EQUAL(prefix_stats(&c).num_events, (uint64_t)(length / 16)); /* and none of tails */
+    case_close(&c);
+}
+
+/* A tail takes the memory of a block for fewer tokens, and goes before whole blocks. */
+static void a_tail_is_evicted_first(void)
+{
+    struct runtime_case c;
+    init(&c);
+    c.groups[0].num_blocks = 6;
+    case_open(&c);
+    cache_tokens(&c, &a, 40);
+    CU_ASSERT_EQUAL(prefix_hit(&c, &a, 64), 40);
+    prefix_run(&c, &d, 9000, 64); /* needs one of the three */
+    CU_ASSERT_EQUAL(prefix_hit(&c, &a, 64), 32);
+    prefix_destroy(&c, &d);
+    case_close(&c);
+}
+
+/* Tokens that may still be taken back, that others go on with, or that are not to be published
+ * become no tail. */
+static void what_may_change_becomes_no_tail(void)
+{
+    struct runtime_case c;
+    const struct pkv_seq_options rewinds = {.size = sizeof rewinds, .max_rewind = 3};
+    const struct pkv_seq_options secret = {.size = sizeof secret, .no_publish = true};
+    init(&c);
+    case_open(&c);
+    ASSERT_STATUS(PKV_OK, prefix_create(&c, &a, 0, &rewinds));
+    prefix_append(&c, &a, 40);
+    prefix_destroy(&c, &a);
+    CU_ASSERT_EQUAL(prefix_hit(&c, &a, 64), 37);
+    ASSERT_STATUS(PKV_OK, prefix_create(&c, &b, 1000, &secret));
+    prefix_append(&c, &b, 8);
+    prefix_destroy(&c, &b);
+    CU_ASSERT_EQUAL(prefix_hit(&c, &b, 64), 0);
+    prefix_run(&c, &d, 2000, 8);
+    ASSERT_STATUS(PKV_OK, case_fork(&c, &d.seq, 8, &e.seq));
+    prefix_destroy(&c, &d);
+    CU_ASSERT_EQUAL(prefix_hit(&c, &d, 64), 0);
+    ASSERT_STATUS(PKV_OK, pkv_seq_destroy(c.cache, e.seq.handle)); /* the last that holds it */
+    CU_ASSERT_EQUAL(prefix_hit(&c, &d, 64), 8);
+    case_close(&c);
+}
+
+/* A flushed namespace has no tail, and an index that is full takes none. */
+static void a_tail_is_flushed_with_its_namespace(void)
+{
+    struct runtime_case c;
+    struct pkv_flush_report report = {.size = sizeof report};
+    init(&c);
+    case_open(&c);
+    cache_tokens(&c, &a, 40);
+    prefix_run(&c, &b, 500, 40);
+    ASSERT_STATUS(PKV_OK, pkv_cache_reset(c.cache, true, &report));
+    CU_ASSERT_EQUAL(prefix_hit(&c, &a, 64), 0);
+    prefix_destroy(&c, &b); /* of the epoch before */
+    CU_ASSERT_EQUAL(prefix_hit(&c, &b, 64), 0);
+    CU_ASSERT_EQUAL(case_check(&c), 0);
     case_close(&c);
 }
 
@@ -645,6 +729,10 @@ static const struct test_case cases[] = {
     TEST(quotas_count_whole_blocks_alike),
     TEST(a_fork_before_the_copy_copies_too),
     TEST(a_readmission_ends_inside_a_block_too),
+    TEST(a_chat_finds_all_that_it_had),
+    TEST(a_tail_is_evicted_first),
+    TEST(what_may_change_becomes_no_tail),
+    TEST(a_tail_is_flushed_with_its_namespace),
     TEST(a_copy_that_becomes_equal_is_merged),
     TEST(pins_and_events_know_whole_blocks_alone),
     TEST(it_can_be_switched_off),

@@ -141,8 +141,8 @@ static struct prefix_ref find_node(const struct model *m, const struct prefix_se
     for (; ref.index != PREFIX_NONE; ref = prefix_case_next(index, ref.index + 1)) {
         const struct prefix_node *node = prefix_index_node(index, ref);
         if (node->parent.index == parent.index && node->parent.generation == parent.generation &&
-            prefix_index_is_live(index, ref) && has_tokens(m, seq, block, ref) &&
-            has_fields(m, seq, block, node->namespace_id)) {
+            prefix_index_is_live(index, ref) && !prefix_index_is_tail(index, ref) &&
+            has_tokens(m, seq, block, ref) && has_fields(m, seq, block, node->namespace_id)) {
             return ref;
         }
     }
@@ -181,6 +181,8 @@ static int32_t common_tokens(const struct model *m, const struct prefix_seq *seq
     const uint64_t *extra = prefix_index_extra(index, ref);
     const int32_t first = block * m->c.groups[0].block_size;
     int32_t i = 0;
+    const int32_t num_tokens = prefix_index_node(index, ref)->num_tokens;
+    limit = limit < num_tokens ? limit : num_tokens;
     while (i < limit && ids[i] == seq->ids[first + i] &&
            (extra != NULL ? extra[i] : 0) == (seq->has_extra ? seq->extra[first + i] : 0)) {
         i++;

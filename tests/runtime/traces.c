@@ -10,7 +10,10 @@ static struct trace trace;
 
 static int64_t served(int64_t window, int32_t full_blocks, int32_t window_blocks)
 {
-    const struct serving serving = {window, full_blocks, window_blocks, 0, 4};
+    const struct serving serving = {.window = window,
+                                    .full_blocks = full_blocks,
+                                    .window_blocks = window_blocks,
+                                    .max_seqs = 4};
     return served_tokens(&trace, &serving, NULL);
 }
 
@@ -62,7 +65,8 @@ static void chats_at_random_are_found_as_often_as_by_the_best_simple_order(void)
 static int64_t served_by_bytes(int64_t window, int32_t num_blocks)
 {
     const size_t block_bytes = TRACE_BLOCK * 2 * sizeof(float); /* K and V, as wide as one float */
-    const struct serving serving = {window, 0, 0, (size_t)num_blocks * block_bytes, 4};
+    const struct serving serving = {
+        .window = window, .bytes = (size_t)num_blocks * block_bytes, .max_seqs = 4};
     int32_t blocks[2];
     const int64_t found = served_tokens(&trace, &serving, blocks);
     CU_ASSERT(blocks[0] + blocks[1] <= num_blocks && blocks[0] + blocks[1] >= num_blocks - 2);
