@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "support/gqa_case.h"
+#include "support/runtime_case.h"
 
 /* The padding of a short tile swallowed a NaN: its row came out as one that sees nothing. */
 static void nan_is_kept_in_tiles_short_of_a_vector(void)
@@ -66,9 +67,32 @@ static void a_run_looks_again_at_rope_tables_that_its_plan_did_not_have(void)
     gqa_case_free(c);
 }
 
+/* A batch with a time crashed where there is no prefix cache to tell it. */
+static void a_cache_without_a_prefix_cache_takes_a_time(void)
+{
+    struct runtime_case c;
+    struct case_seq seq;
+    struct pkv_shortage shortage = {.size = sizeof shortage};
+    pkv_step step = {0};
+    case_init(&c);
+    case_open(&c);
+    ASSERT_STATUS(PKV_OK, case_create(&c, &seq, NULL));
+    const struct pkv_batch batch = {.size = sizeof batch,
+                                    .seqs = &seq.handle,
+                                    .q_lens = (int32_t[]){0},
+                                    .num_rows = 1,
+                                    .num_required_rows = 1,
+                                    .now_ns = 1000};
+    ASSERT_STATUS(PKV_OK, pkv_step_fits(c.cache, &batch, &shortage));
+    ASSERT_STATUS(PKV_OK, pkv_step_begin(c.cache, &batch, &step, &shortage));
+    ASSERT_STATUS(PKV_OK, pkv_step_abort(c.cache, step));
+    case_close(&c);
+}
+
 static const struct test_case cases[] = {
     TEST(nan_is_kept_in_tiles_short_of_a_vector),
     TEST(a_run_looks_again_at_rope_tables_that_its_plan_did_not_have),
+    TEST(a_cache_without_a_prefix_cache_takes_a_time),
     TEST_END,
 };
 const struct test_suite suite_regress = {"regress", cases};

@@ -129,7 +129,9 @@ int32_t pin_expire(struct pin_records *pins, uint64_t now_ns)
     int32_t ended = 0;
     if (now_ns != UINT64_MAX && now_ns > context->now_ns) {
         context->now_ns = now_ns;
-        prefix_index_set_time(context->index, now_ns);
+        if (context->index != NULL) {
+            prefix_index_set_time(context->index, now_ns);
+        }
     }
     if (pins->num_used == 0 || now_ns == 0 || (now_ns < pins->soonest_ns && now_ns != UINT64_MAX)) {
         return 0;

@@ -178,7 +178,8 @@ static void use_step(struct fuzz *fuzz, struct life *life)
                               .seqs = seqs,
                               .q_lens = q_lens,
                               .token_ids = life->ids,
-                              .num_rows = fuzz_in(fuzz, 0, 4)};
+                              .num_rows = fuzz_in(fuzz, 0, 4),
+                              .now_ns = (uint64_t)fuzz_in(fuzz, 0, 50)};
     for (int32_t i = 0; i < batch.num_rows; i++) {
         seqs[i] = fuzz_once_in(fuzz, 9) ? any_seq(fuzz, life) : life->seqs[i];
         q_lens[i] = fuzz_once_in(fuzz, 12) ? fuzz_int32(fuzz, 9) : fuzz_in(fuzz, 0, 6);
