@@ -184,10 +184,12 @@ static void serve(struct server *s)
 
 int main(int argc, char **argv)
 {
-    static struct server server = {.requests = {{6, {3, 1, 4, 1, 5, 9}},
-                                                {6, {2, 7, 1, 8, 2, 8}},
-                                                {7, {3, 1, 4, 1, 5, 9, 3}},
-                                                {6, {2, 7, 1, 8, 3, 3}}}};
+    static struct server server = {
+        .requests = {{.num_tokens = 6, .tokens = {3, 1, 4, 1, 5, 9}},
+                     {.num_tokens = 6, .tokens = {2, 7, 1, 8, 2, 8}},
+                     {.num_tokens = 7, .tokens = {3, 1, 4, 1, 5, 9, 3}},
+                     {.num_tokens = 6, .tokens = {2, 7, 1, 8, 3, 3}}},
+    };
     create(&server, argc > 1 ? atoi(argv[1]) : 8);
     serve(&server);
     must(pkv_cache_destroy(server.cache, false));
