@@ -283,6 +283,27 @@ static void after_the_sweep_nothing_ends_early(void)
     close_two_chains(&c);
 }
 
+/* What a flush has taken is no eviction, though it ends before the sweep to make room for a node.
+ */
+static void a_flushed_block_that_ends_for_a_node_is_not_counted_as_evicted(void)
+{
+    const struct pkv_namespace_field x = prefix_case_field(PREFIX_CASE_ADAPTER, "x");
+    const struct pkv_namespace_field y = prefix_case_field(PREFIX_CASE_ADAPTER, "y");
+    const struct prefix_config config = {.block_size = BS, .num_groups = 1, .num_nodes = 3};
+    struct prefix_case fixture;
+    struct prefix_swept swept = {0, 0};
+    prefix_case_open(&fixture, &config, 8);
+    prefix_case_cache_in(&fixture, &x, 1, 3);
+    prefix_index_flush(fixture.index, &x);
+    prefix_case_cache_in(&fixture, &y, 1, 2);
+    CU_ASSERT_EQUAL(prefix_index_counters(fixture.index).evictions, 0);
+    CU_ASSERT_EQUAL(prefix_case_hit_in(&fixture, &y, 1, 2), 2);
+    prefix_case_cache_in(&fixture, NULL, 0, 3);
+    CU_ASSERT(prefix_index_counters(fixture.index).evictions > 0);
+    prefix_case_sweep(&fixture, &swept);
+    prefix_case_close(&fixture);
+}
+
 /* A live node without block and holder, whose one child was flushed and has a free block. */
 static struct prefix_ref parent_of_a_flushed_child(struct prefix_case *fixture,
                                                    struct prefix_scope *scope,
@@ -370,6 +391,7 @@ static const struct test_case cases[] = {
     TEST(a_part_of_a_chain_that_is_stored_again_leaves_the_rest_to_the_sweep),
     TEST(only_the_flushed_of_an_equal_key_end_early),
     TEST(after_the_sweep_nothing_ends_early),
+    TEST(a_flushed_block_that_ends_for_a_node_is_not_counted_as_evicted),
     TEST(the_end_of_an_only_child_leaves_its_parent_to_the_next),
     TEST(an_end_that_frees_no_node_leaves_all_sound),
     TEST_END,
