@@ -3,6 +3,8 @@
  * The open step as a caller with attention of its own reads it: the arrays of the step and of one
  * group. Nothing is copied, since they are constant until commit or abort; tables of unequal length
  * are read as one rectangle, so the short ones are set to -1 up to the end of the longest. */
+#include <string.h>
+
 #include "base/error.h"
 #include "base/minmax.h"
 #include "base/sized.h"
@@ -21,31 +23,31 @@ static int32_t even_tables(const struct step *step, struct seq_table_set *tables
     return end;
 }
 
-static struct pkv_step_view view_of(const pkv_cache *cache, int32_t g)
+/* Field by field into zeros: what lies between fields goes to the caller too. */
+static void view_group(const pkv_cache *cache, int32_t g, struct pkv_step_view *view)
 {
     const struct step *step = &cache->step;
     struct group *group = &cache->groups[g];
     const bool is_paged = group_is_paged(group);
-    return (struct pkv_step_view){
-        .num_rows = step->num_rows,
-        .num_tokens = step->num_tokens,
-        .block_tables = group->tables.entries,
-        .table_rows = is_paged ? step->seqs : NULL,
-        .table_stride = group->tables.stride,
-        .max_blocks = is_paged ? even_tables(step, &group->tables) : 0,
-        .slot_ids = is_paged ? NULL : group->step.slot_ids,
-        .cu_seqlens_q = step->cu_seqlens,
-        .kv_lens = step->kv_lens,
-        .position_ids = step->has_position_ids ? step->position_ids : NULL,
-        .bidirectional = step->ranges,
-        .cu_bidirectional = step->cu_ranges,
-        .kept_prefix = group->step.kept_prefix,
-        .sliding_window = group->config->sliding_window,
-        .copies = group->step.copies,
-        .num_copies = group->step.num_copies,
-        .first_layer = group->first_view,
-        .layer_stride_bytes = group->layer_stride_bytes,
-    };
+    memset(view, 0, sizeof *view);
+    view->num_rows = step->num_rows;
+    view->num_tokens = step->num_tokens;
+    view->block_tables = group->tables.entries;
+    view->table_rows = is_paged ? step->seqs : NULL;
+    view->table_stride = group->tables.stride;
+    view->max_blocks = is_paged ? even_tables(step, &group->tables) : 0;
+    view->slot_ids = is_paged ? NULL : group->step.slot_ids;
+    view->cu_seqlens_q = step->cu_seqlens;
+    view->kv_lens = step->kv_lens;
+    view->position_ids = step->has_position_ids ? step->position_ids : NULL;
+    view->bidirectional = step->ranges;
+    view->cu_bidirectional = step->cu_ranges;
+    view->kept_prefix = group->step.kept_prefix;
+    view->sliding_window = group->config->sliding_window;
+    view->copies = group->step.copies;
+    view->num_copies = group->step.num_copies;
+    view->first_layer = group->first_view;
+    view->layer_stride_bytes = group->layer_stride_bytes;
 }
 
 enum pkv_status pkv_step_describe(pkv_cache *cache, pkv_step step, int32_t group,
@@ -64,7 +66,8 @@ enum pkv_status pkv_step_describe(pkv_cache *cache, pkv_step step, int32_t group
     cache_lock(cache);
     status = step_check(&cache->step, step);
     if (status == PKV_OK) {
-        const struct pkv_step_view found = view_of(cache, group);
+        struct pkv_step_view found;
+        view_group(cache, group, &found);
         sized_fill(view, &found);
     }
     cache_unlock(cache);
