@@ -7,9 +7,6 @@
 #include "attn/openmp.h"
 
 #include <pthread.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/build.h"
@@ -32,40 +29,17 @@ static void *pass_gate(void *gate)
     return NULL;
 }
 
-/* The stack of a runtime's threads where the environment says one: "100M", in K without a letter.
- * 0 = the system's default. */
-static size_t stack_bytes(void)
-{
-    static const char letters[] = "BKMG";
-    const char *text = getenv("OMP_STACKSIZE");
-    text = text != NULL ? text : getenv("GOMP_STACKSIZE");
-    if (text == NULL) {
-        return 0;
-    }
-    char *rest = NULL;
-    const unsigned long long size = strtoull(text, &rest, 10);
-    rest += strspn(rest, " \t");
-    const char *letter = *rest != '\0' ? strchr(letters, *rest & ~0x20) : letters + 1;
-    const int shift = letter != NULL ? 10 * (int)(letter - letters) : 0;
-    return size <= SIZE_MAX >> shift ? (size_t)size << shift : SIZE_MAX;
-}
-
 /* Starts `count` threads that wait for each other, and ends them. Returns how many there were. */
 static int count_startable(int count)
 {
     pthread_t threads[MAX_THREADS];
-    pthread_attr_t attributes;
     pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
     int started = 0;
-    pthread_attr_init(&attributes);
-    (void)pthread_attr_setstacksize(&attributes, stack_bytes()); /* too small: stays the default */
     pthread_mutex_lock(&gate);
-    while (started < count &&
-           pthread_create(&threads[started], &attributes, pass_gate, &gate) == 0) {
+    while (started < count && pthread_create(&threads[started], NULL, pass_gate, &gate) == 0) {
         started++;
     }
     pthread_mutex_unlock(&gate);
-    pthread_attr_destroy(&attributes);
     for (int i = 0; i < started; i++) {
         pthread_join(threads[i], NULL);
     }

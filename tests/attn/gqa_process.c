@@ -4,7 +4,6 @@
  * them than was requested. Bits stay. */
 #include <pthread.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -114,14 +113,6 @@ static void exhaust_threads(void)
     }
 }
 
-/* A runtime that has read this when the process began could start no thread. */
-static void want_huge_stacks(void)
-{
-    setenv("OMP_STACKSIZE", "1048576g", 1);
-}
-
-static void (*take_threads)(void);
-
 /* Planned while there is memory, run when there is no thread. 0 when it went well. */
 static int run_without_threads(const struct gqa_case *expected)
 {
@@ -139,7 +130,7 @@ static int run_without_threads(const struct gqa_case *expected)
         pkv_gqa_plan(workspace, &c->args, plan) != PKV_OK) {
         return 2;
     }
-    take_threads();
+    exhaust_threads();
     for (int run = 0; run < 2; run++) {
         if (pkv_gqa_run(workspace, &c->args, plan) != PKV_OK) {
             return 3;
@@ -164,32 +155,19 @@ static int run_new_thread(const struct gqa_case *expected, pkv_workspace *worksp
     return 5;
 }
 
-static void assert_runs_without_threads(void (*take)(void))
-{
-    const struct case_spec spec = spec_of();
-    pkv_workspace *workspace = case_workspace(1);
-    struct gqa_case *expected = gqa_case_run(&spec, workspace);
-    take_threads = take;
-    run_child(run_new_thread, expected, NULL);
-    gqa_case_free(expected);
-    pkv_workspace_destroy(workspace);
-}
-
 /* H5: where the system has no more threads, attention runs on the caller's alone, and the log is
  * told once. */
 static void without_threads_to_be_had_the_caller_does_the_work(void)
 {
-    if (!test_is_sanitised("more memory")) {
-        assert_runs_without_threads(exhaust_threads);
+    const struct case_spec spec = spec_of();
+    if (test_is_sanitised("more memory")) {
+        return;
     }
-}
-
-/* H5: the same where threads are to be had, but not with the stacks that OMP_STACKSIZE wants. */
-static void without_memory_for_openmp_s_stacks_the_caller_does_the_work(void)
-{
-    if (!test_is_sanitised("stacks of its own")) {
-        assert_runs_without_threads(want_huge_stacks);
-    }
+    pkv_workspace *workspace = case_workspace(1);
+    struct gqa_case *expected = gqa_case_run(&spec, workspace);
+    run_child(run_new_thread, expected, NULL);
+    gqa_case_free(expected);
+    pkv_workspace_destroy(workspace);
 }
 
 /* H5: also with more threads than cores, and with more than there is work for. */
@@ -216,7 +194,6 @@ static const struct test_case cases[] = {
     TEST(a_forked_child_gets_the_same_bits_and_does_not_hang),
     TEST(a_forked_child_makes_workspaces_of_its_own),
     TEST(without_threads_to_be_had_the_caller_does_the_work),
-    TEST(without_memory_for_openmp_s_stacks_the_caller_does_the_work),
     TEST(any_number_of_threads_gives_the_same_bits),
     TEST_END,
 };
