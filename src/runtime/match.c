@@ -101,6 +101,10 @@ static int32_t match_start(pkv_cache *cache, const struct seq *prototype,
 {
     struct reuse *reuse = &cache->reuse;
     const int32_t first = num_blocks * reuse->block_size;
+    if (max_tokens <= 0) { /* and the prompt may have no ids */
+        reuse->source = PREFIX_ROOT;
+        return 0;
+    }
     return prefix_index_match_start(
         reuse->index, &prototype->reuse.scope,
         num_blocks > 0 ? reuse->matched[num_blocks - 1] : PREFIX_ROOT, num_blocks,
