@@ -136,7 +136,8 @@ static int run_without_threads(const struct gqa_case *expected)
             return 3;
         }
     }
-    return gqa_case_same_rows(expected, c) && memory.num_logged == 1 ? 0 : 4;
+    const int num_told = strstr(pkv_build_info(), "no openmp") == NULL; /* who has regions, tries */
+    return gqa_case_same_rows(expected, c) && memory.num_logged == num_told ? 0 : 4;
 }
 
 static void *exit_without_threads(void *expected)
