@@ -112,6 +112,9 @@ static void check_node(struct report *report, const struct prefix_index *index, 
                       (node->num_tokens > 0 && node->num_tokens < index->nodes.block_size &&
                        node->num_children == 0 && index->config.finds_partial),
                   "a tail of %d tokens (node %d)", node->num_tokens, at);
+    report_expect(
+        report, node->num_tokens == index->nodes.block_size || node->priority == PREFIX_EVICT_FIRST,
+        "a tail has a priority (node %d)", at);
     report_expect(report, node->num_holders >= 0, "a node's holders are negative (node %d)", at);
     report_expect(report,
                   node->priority >= PREFIX_EVICT_FIRST && node->priority < PKV_NUM_PRIORITIES,

@@ -44,6 +44,10 @@ void prefix_index_claim(struct prefix_index *index, struct prefix_ref ref, int32
                         uint64_t retention_ns)
 {
     const struct prefix_node *node = prefix_node_at(&index->nodes, ref);
+    if (node != NULL && prefix_node_is_tail(&index->nodes, node)) {
+        ref = node->parent;
+        node = prefix_node_at(&index->nodes, ref);
+    }
     while (node != NULL && is_higher(node, priority, retention_ns)) {
         set_claim(index, ref.index, max_i32(priority, node->priority), longer(node, retention_ns));
         ref = node->parent;

@@ -9,10 +9,10 @@
 
 #include "prefix/prefix_index.h"
 
-/* Makes a claim on a node and all its ancestors; their free blocks become the last of their new
- * class, but those out of a window stay. For keeping leaves before parents in the order of
- * eviction, hold the blocks (admit: adopt, then claim). O(nodes that change). Stale refs and the
- * root are ignored. */
+/* Makes a claim on a node (a tail has none) and all its ancestors; their free blocks become the
+ * last of their new class, but those out of a window stay. For keeping leaves before parents in the
+ * order of eviction, hold the blocks (admit: adopt, then claim). O(nodes that change). Stale refs
+ * and the root are ignored. */
 void prefix_index_claim(struct prefix_index *index, struct prefix_ref node, int32_t priority,
                         uint64_t retention_ns);
 

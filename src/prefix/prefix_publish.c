@@ -96,6 +96,7 @@ struct prefix_ref prefix_index_insert_tail(struct prefix_index *index,
     struct prefix_node *node = &index->nodes.nodes[made];
     prefix_node_count_child(&index->nodes, node, -1);
     node->num_tokens = start->num_tokens;
+    node->priority = PREFIX_EVICT_FIRST; /* no claim keeps a tail, and its parent may have none */
     return prefix_node_ref(&index->nodes, made);
 }
 

@@ -56,6 +56,27 @@ static int32_t entry(struct runtime_case *c, struct prefix_seq *seq, int32_t i)
     return i < num_blocks ? table[i] : -1;
 }
 
+/* A tail has no priority of its own: it does not keep that of its parent up, and a request that
+ * copies from it raises its parents alone. */
+static void a_tail_follows_no_priority(void)
+{
+    struct runtime_case c;
+    init(&c);
+    case_open(&c);
+    cache_tokens(&c, &a, 40);
+    int32_t num_changed = 0;
+    ASSERT_STATUS(PKV_OK, pkv_prefix_set_priority(c.cache, NULL, PROMPT(a.ids, 40), 0, 32,
+                                                  PKV_PRIORITY_EVICT_FIRST, &num_changed));
+    CU_ASSERT_EQUAL(num_changed, 32);
+    CU_ASSERT_EQUAL(case_check(&c), 0);
+    CU_ASSERT_EQUAL(admit_like(&c, &b, &a, 38, 60), 38);
+    prefix_destroy(&c, &b);
+    ASSERT_STATUS(PKV_OK, pkv_prefix_set_priority(c.cache, NULL, PROMPT(a.ids, 40), 0, 32,
+                                                  PKV_PRIORITY_EVICT_FIRST, &num_changed));
+    CU_ASSERT_EQUAL(case_check(&c), 0);
+    case_close(&c);
+}
+
 /* Of 40 + 7 tokens in common, with blocks of 16, all 47 are adopted: two blocks and 15 cells. */
 static void a_hit_ends_inside_a_block(void)
 {
@@ -735,6 +756,7 @@ static const struct test_case cases[] = {
     TEST(a_tail_is_flushed_with_its_namespace),
     TEST(a_copy_that_becomes_equal_is_merged),
     TEST(pins_and_events_know_whole_blocks_alone),
+    TEST(a_tail_follows_no_priority),
     TEST(it_can_be_switched_off),
     TEST(every_group_must_have_the_source),
     TEST(it_takes_no_memory),
