@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "attn/workspace.h"
 #include "support/gqa_case.h"
 
 #define NUM_WORKERS 3
@@ -139,21 +140,48 @@ static void openmp_gives_the_same_bits(void)
     pkv_workspace_destroy(alone);
 }
 
-/* A thread that takes turns with calls of less work keeps its region's threads: OpenMP's are
- * ended and started anew when regions change in size. */
+/* Calls with work for two threads and for three take turns, and the region's threads stay: OpenMP's
+ * are ended and started anew when regions change in size. */
 static void regions_keep_their_size(void)
 {
-    const struct case_spec large = spec_of(0);
-    struct case_spec small = case_plain(test_seed());
-    case_add_row(&small, 0, 1, 5);
-    pkv_workspace *workspace = workspace_of(NULL);
-    gqa_case_free(gqa_case_run(&large, workspace));
-    const int threads = num_threads();
-    for (int i = 0; i < 20; i++) {
-        gqa_case_free(gqa_case_run(i % 2 == 0 ? &small : &large, workspace));
+    static const int32_t keys[] = {20000, 1500}; /* as in small_calls_run_on_fewer_threads */
+    pkv_workspace *workspace = NULL;
+    ASSERT_STATUS(PKV_OK, pkv_workspace_create(NUM_WORKERS, test_isa(), NULL, &workspace));
+    int threads = 0;
+    for (int i = 0; i < 40; i++) {
+        struct case_spec spec = case_plain(test_seed());
+        spec.kv_heads = 2;
+        spec.k_width = spec.v_width = 64;
+        case_add_row(&spec, 0, 1, keys[i % 2]);
+        gqa_case_free(gqa_case_run(&spec, workspace));
+        threads = i == 0 ? num_threads() : threads;
         CU_ASSERT_EQUAL(num_threads(), threads);
     }
     pkv_workspace_destroy(workspace);
+}
+
+/* While a team backs off, calls open no region: a thread that never had one starts none. */
+static void *run_backing_off(void *context)
+{
+    const struct case_spec spec = spec_of(0);
+    pkv_workspace *workspace = workspace_of(NULL);
+    int *const started = context;
+    workspace->team.backoff.alone_ns = INT64_MAX;
+    const int threads = num_threads();
+    gqa_case_free(gqa_case_run(&spec, workspace));
+    *started = num_threads() - threads;
+    CU_ASSERT(workspace->team.backoff.alone_ns < INT64_MAX);
+    pkv_workspace_destroy(workspace);
+    return NULL;
+}
+
+static void a_team_that_backs_off_opens_no_region(void)
+{
+    pthread_t thread;
+    int started = -1;
+    CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, run_backing_off, &started), 0);
+    pthread_join(thread, NULL);
+    CU_ASSERT_EQUAL(started, 0);
 }
 
 /* A call that is over before a region opens stays on the caller's thread; one of some milliseconds
@@ -182,6 +210,7 @@ static const struct test_case cases[] = {
     TEST(a_hook_runs_the_work_with_the_same_bits),
     TEST(openmp_gives_the_same_bits),
     TEST(regions_keep_their_size),
+    TEST(a_team_that_backs_off_opens_no_region),
     TEST(small_calls_run_on_fewer_threads),
     TEST_END,
 };
