@@ -49,11 +49,12 @@ typedef void kernel_widen(enum pkv_dtype dtype, const void *x, size_t count, flo
 typedef void kernel_narrow(enum pkv_dtype dtype, const float *x, size_t count, void *y);
 
 /* Key or value vectors that will be wanted soon, of as many groups as the job has: a job brings
- * them into the second-level cache while it computes, those of a group with that group, and of each
- * as many bytes as its own vectors have. */
+ * them into the second-level cache while it computes, those of a group with that group, at most as
+ * many bytes as it loads. */
 struct kernel_prefetch {
     const void *const *vectors; /* [num_vectors] */
     int num_vectors;            /* 0: none */
+    size_t vector_bytes;        /* > 0 */
     size_t offset;              /* from each of vectors to the first group's */
     size_t group_bytes;         /* from there to the next group's */
 };

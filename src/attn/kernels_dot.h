@@ -126,8 +126,7 @@ VEC_INLINE void dot_as(enum pkv_dtype dtype, const struct kernel_dot_job *given)
     for (int group = 0; group < given->num_groups; group++) {
         const struct kernel_dot_job job = dot_group(given, group);
         if (job.prefetch.num_vectors > 0) {
-            struct prefetch prefetch =
-                prefetch_start(&job.prefetch, group, job.width * element_bytes(dtype), blocks);
+            struct prefetch prefetch = prefetch_start(&job.prefetch, group, blocks);
             dot_queries(dtype, &prefetch, &job);
         } else {
             dot_queries(dtype, NULL, &job);

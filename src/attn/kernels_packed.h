@@ -106,8 +106,7 @@ VEC_INLINE void packed_parts(int q_parts, const struct kernel_dot_job *given)
     for (int group = 0; group < given->num_groups; group++) {
         const struct kernel_dot_job job = dot_group(given, group);
         if (job.prefetch.num_vectors > 0) {
-            struct prefetch prefetch =
-                prefetch_start(&job.prefetch, group, job.width * sizeof(uint16_t), blocks);
+            struct prefetch prefetch = prefetch_start(&job.prefetch, group, blocks);
             packed_queries(q_parts, &prefetch, &job);
         } else {
             packed_queries(q_parts, NULL, &job);

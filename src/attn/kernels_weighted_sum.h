@@ -109,8 +109,7 @@ VEC_INLINE void sum_group(enum pkv_dtype dtype, const struct kernel_weighted_sum
     job.alpha = given->alpha != NULL ? given->alpha + row : NULL;
     job.acc += row * given->acc_stride;
     if (job.prefetch.num_vectors > 0) {
-        struct prefetch prefetch =
-            prefetch_start(&job.prefetch, group, job.width * element_bytes(dtype), blocks);
+        struct prefetch prefetch = prefetch_start(&job.prefetch, group, blocks);
         sum_queries(dtype, &prefetch, &job);
     } else {
         sum_queries(dtype, NULL, &job);

@@ -51,7 +51,8 @@ struct operands {
     enum pkv_dtype k_dtype;
     enum pkv_dtype v_dtype;
     int num_keys;
-    size_t k_head_bytes, v_head_bytes; /* to the next KV head's cells */
+    size_t k_vector_bytes, v_vector_bytes; /* where it lies */
+    size_t k_head_bytes, v_head_bytes;     /* from there to the next KV head's cells */
 };
 
 static void prefetch_bytes(const char *from, size_t count)
@@ -92,6 +93,7 @@ static bool is_worth_staging(enum pkv_dtype dtype, size_t num_rows)
 /* The tile where it lies. */
 static struct operands operands_of(const struct run *run, const struct tile *tile)
 {
+    const struct gqa_shape *shape = &run->plan->shape;
     const struct pkv_kv_view *cache = &run->layer->cache;
     const size_t k_bytes = cache->k_head_stride * pkv_dtype_bytes(cache->k_dtype);
     const size_t v_bytes = cache->v_head_stride * pkv_dtype_bytes(cache->v_dtype);
@@ -101,8 +103,10 @@ static struct operands operands_of(const struct run *run, const struct tile *til
         .k_dtype = cache->k_dtype,
         .v_dtype = run->v_dtype,
         .num_keys = tile->count,
+        .k_vector_bytes = (size_t)shape->k_width * pkv_dtype_bytes(cache->k_dtype),
+        .v_vector_bytes = (size_t)shape->v_width * pkv_dtype_bytes(run->v_dtype),
         .k_head_bytes = k_bytes,
-        .v_head_bytes = run->plan->shape.v_in_k ? k_bytes : v_bytes,
+        .v_head_bytes = shape->v_in_k ? k_bytes : v_bytes,
     };
 }
 
@@ -251,6 +255,7 @@ static struct kernel_prefetch prefetch_keys(const struct operands *o, const void
     return (struct kernel_prefetch){
         .vectors = keys,
         .num_vectors = count,
+        .vector_bytes = o->k_vector_bytes,
         .group_bytes = o->k_head_bytes,
     };
 }
@@ -261,6 +266,7 @@ static struct kernel_prefetch prefetch_values(const struct operands *o, const vo
     return (struct kernel_prefetch){
         .vectors = values,
         .num_vectors = count,
+        .vector_bytes = o->v_vector_bytes,
         .group_bytes = o->v_head_bytes,
     };
 }

@@ -24,15 +24,15 @@ VEC_INLINE void prefetch_point(struct prefetch *prefetch)
     prefetch->end = prefetch->at + prefetch->vector_bytes;
 }
 
-/* For a job whose vectors have vector_bytes and are loaded `times` times. */
+/* For a job whose vectors are loaded `times` times. */
 VEC_INLINE struct prefetch prefetch_start(const struct kernel_prefetch *wanted, int group,
-                                          size_t vector_bytes, int times)
+                                          int times)
 {
     struct prefetch prefetch = {
         .vector = wanted->vectors,
         .left = wanted->num_vectors,
         .offset = wanted->offset + (size_t)group * wanted->group_bytes,
-        .vector_bytes = vector_bytes,
+        .vector_bytes = wanted->vector_bytes,
         .every = times,
         .wait = times,
     };

@@ -90,6 +90,7 @@ static void call_whole(struct dots *dots, struct check *check)
     if (shape->width % 2 == 0) {
         job.prefetch = (struct kernel_prefetch){
             .vectors = dots->keys.prefetched,
+            .vector_bytes = dots->keys.bytes,
             .num_vectors = shape->keys,
         };
     }
@@ -216,6 +217,7 @@ static void compare_two_groups(const struct dots *dots, struct check *check)
     job.scores = scores;
     job.prefetch = (struct kernel_prefetch){
         .vectors = dots->keys.prefetched,
+        .vector_bytes = dots->keys.bytes,
         .num_vectors = shape->keys / 2,
     };
     if (job.num_queries == 0 || job.num_keys < 1) {

@@ -85,6 +85,7 @@ static void call_whole(struct sums *sums, struct check *check)
     if (shape->width % 2 == 0) {
         job.prefetch = (struct kernel_prefetch){
             .vectors = sums->values.prefetched,
+            .vector_bytes = sums->values.bytes,
             .num_vectors = shape->keys,
         };
     }
@@ -208,6 +209,7 @@ static void compare_two_groups(const struct sums *sums, struct check *check)
     job.acc = together;
     job.prefetch = (struct kernel_prefetch){
         .vectors = sums->values.prefetched,
+        .vector_bytes = sums->values.bytes,
         .num_vectors = check->shape.keys / 2,
     };
     check->kernels->weighted_sum(&job);
