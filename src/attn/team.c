@@ -24,42 +24,19 @@ void team_destroy(struct team *team)
     }
 }
 
-static uint64_t next_of(uint32_t phase, int32_t task)
+/* A task of the range; -1 when it has none left. */
+static int32_t take(struct team_range *range)
 {
-    return (uint64_t)phase << 32 | (uint32_t)task;
-}
-
-/* A range is closed before it changes, so a worker that read the old `next` beside the new `end`
- * has taken nothing. */
-static void open_range(struct team_range *range, uint32_t phase, int32_t begin, int32_t end)
-{
-    atomic_store_explicit(&range->next, next_of(phase, INT32_MAX), memory_order_relaxed);
-    atomic_store_explicit(&range->end, end, memory_order_release);
-    atomic_store_explicit(&range->next, next_of(phase, begin), memory_order_release);
-}
-
-/* A task of the range; -1 when it has none left, or not of this phase. */
-static int32_t take(struct team_range *range, uint32_t phase)
-{
-    uint64_t next = atomic_load_explicit(&range->next, memory_order_acquire);
-    while (next >> 32 == phase &&
-           (int32_t)next < atomic_load_explicit(&range->end, memory_order_acquire)) {
-        if (atomic_compare_exchange_weak_explicit(&range->next, &next, next + 1,
-                                                  memory_order_acq_rel, memory_order_acquire)) {
-            return (int32_t)next;
-        }
-    }
-    return -1;
+    const int64_t task = atomic_fetch_add_explicit(&range->next, 1, memory_order_relaxed);
+    return task < range->end ? (int32_t)task : -1;
 }
 
 /* Own tasks first, then what others have left. */
 static void work(struct team *team, int self)
 {
-    const uint32_t phase = atomic_load_explicit(&team->phase, memory_order_acquire);
-    const int num_ranges = atomic_load_explicit(&team->num_ranges, memory_order_relaxed);
-    for (int i = 0; i < num_ranges; i++) {
-        struct team_range *range = &team->ranges[(self + i) % num_ranges];
-        for (int32_t task = take(range, phase); task >= 0; task = take(range, phase)) {
+    for (int i = 0; i < team->num_ranges; i++) {
+        struct team_range *range = &team->ranges[(self + i) % team->num_ranges];
+        for (int32_t task = take(range); task >= 0; task = take(range)) {
             team->function(team->context, task, self);
         }
     }
@@ -112,19 +89,19 @@ static int32_t first_of(const struct team_deal *deal, int32_t w)
                                : (int32_t)(((int64_t)deal->num_tasks * w + workers - 1) / workers);
 }
 
-/* Opens a phase. Returns how many workers have tasks to begin with, those in between counted. */
+/* Opens a phase: no worker is at work. Returns how many have tasks to begin with, those in between
+ * counted. */
 static int open_phase(struct team *team, const struct team_deal *deal)
 {
-    const uint32_t phase = atomic_load_explicit(&team->phase, memory_order_relaxed) + 1;
     int active = 1;
     for (int32_t w = 0; w < deal->num_workers; w++) {
+        struct team_range *range = &team->ranges[w];
         const int32_t begin = first_of(deal, w);
-        const int32_t end = first_of(deal, w + 1);
-        open_range(&team->ranges[w], phase, begin, end);
-        active = begin < end ? w + 1 : active;
+        range->end = first_of(deal, w + 1);
+        atomic_store_explicit(&range->next, begin, memory_order_relaxed);
+        active = begin < range->end ? w + 1 : active;
     }
-    atomic_store_explicit(&team->num_ranges, active, memory_order_relaxed);
-    atomic_store_explicit(&team->phase, phase, memory_order_release);
+    team->num_ranges = active;
     return active;
 }
 

@@ -16,12 +16,11 @@
 /* `worker` is below num_threads and no two calls at one time have the same. */
 typedef void team_function(const void *context, int32_t task, int worker);
 
-/* What is left of a worker's range, [next, end); any worker may take from it. The upper half of
- * `next` is the number of the phase, so that a worker which still looks for tasks of an earlier
- * phase takes none. */
+/* What is left of a worker's range, [next, end); any worker may take from it. next passes end by the
+ * number of workers at most. */
 struct team_range {
-    _Alignas(HOOKS_CACHE_LINE) _Atomic uint64_t next;
-    _Atomic int32_t end;
+    _Alignas(HOOKS_CACHE_LINE) _Atomic int64_t next;
+    int32_t end;
 };
 
 struct team {
@@ -29,10 +28,9 @@ struct team {
     int num_threads;
     struct backoff backoff; /* from OpenMP's threads */
 
-    struct team_range *ranges; /* [num_threads] */
-    _Atomic uint32_t phase;    /* the phase under way, */
-    atomic_int num_ranges;     /* and how many ranges it has */
-    team_function *function;   /* what a task does, read by who has taken one */
+    struct team_range *ranges; /* [num_threads], the first num_ranges of the phase under way */
+    int num_ranges;
+    team_function *function; /* what a task does */
     const void *context;
     int64_t caller_work_ns; /* what worker 0 worked in the region */
 };
