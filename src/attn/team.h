@@ -16,8 +16,8 @@
 /* `worker` is below num_threads and no two calls at one time have the same. */
 typedef void team_function(const void *context, int32_t task, int worker);
 
-/* What is left of a worker's range, [next, end); any worker may take from it. next passes end by the
- * number of workers at most. */
+/* What is left of a worker's range, [next, end); any worker may take from it. next passes end by
+ * the number of workers at most. */
 struct team_range {
     _Alignas(HOOKS_CACHE_LINE) _Atomic int64_t next;
     int32_t end;
