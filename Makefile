@@ -2,6 +2,7 @@
 #
 # One Makefile for everything; `make help` lists the targets. Objects of a variant lie under
 # build/<variant>/ and never mix; sources are found by wildcard, so a new file needs no line here.
+# mk/ holds what stands apart: installing, and programs that need a library of their own.
 # CC AR CFLAGS CPPFLAGS LDFLAGS LDLIBS are the user's: the flags that the code needs stand apart.
 
 VARIANT ?= release
@@ -38,8 +39,9 @@ variant := $(or $(flags_$(VARIANT)),$(error no VARIANT=$(VARIANT), see make help
 linking := $(filter -fsanitize=% --coverage,$(variant))
 # Programs have jemalloc where it can be linked; sanitisers bring an allocator of their own, and
 # gcc's OpenMP runtime is opaque to the thread sanitiser.
-JEMALLOC ?= $(if $(filter asan ubsan tsan,$(VARIANT)),0,$(shell echo 'int main() {}' | \
-                 $(CC) $(LDFLAGS) -x c - -ljemalloc -o /dev/null 2>/dev/null && echo 1))
+can_link  = $(shell echo 'int main() {}' | \
+                $(CC) $(LDFLAGS) -x c - $(1) -o /dev/null 2>/dev/null && echo 1)
+JEMALLOC ?= $(if $(filter asan ubsan tsan,$(VARIANT)),0,$(call can_link,-ljemalloc))
 
 # --- flags
 warnings := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes \
@@ -83,6 +85,7 @@ unit_src := $(filter-out $(addsuffix %,$(alone) tests/support tests/abi bench/re
 program   = $(basename $(wildcard $(1)/*.c)) $(patsubst %/,%,$(dir $(wildcard $(1)/*/*.c)))
 examples := $(addprefix $(BUILD)/,$(filter-out %/support,$(sort $(call program,examples))))
 benches  := $(addprefix $(BUILD)/,$(filter-out %/support,$(sort $(call program,bench))))
+include mk/programs.mk
 static   := $(BUILD)/libpagedkv.a
 shared   := $(BUILD)/libpagedkv.so.$(version)
 unit     := $(BUILD)/tests/unit
@@ -92,6 +95,7 @@ FILES    ?= tests/vectors/*.txt
 say = $(if $(filter 1,$(V)),@:,@printf '  %-5s %s\n')
 $(if $(filter 1,$(V)),,$(eval .SILENT:))
 MAKEFLAGS += --no-print-directory
+makefiles := Makefile $(wildcard mk/*.mk)
 
 .PHONY: all lib tests check demo vectors numerics bench bench-peers bench-plot benches asan ubsan \
         tsan stress soak coverage fuzz install uninstall gates $(gates) format \
@@ -134,7 +138,7 @@ $(BUILD)/%/libsupport.a: $$(call objects,$$(wildcard $$*/support/*.c))
 	$(AR) rcs $@.new $^ && mv $@.new $@
 $(examples) $(benches): $(BUILD)/%: $$(call objects,$$(wildcard $$*.c $$*/*.c)) $(static)
 	$(say) LINK $@
-	$(link) -o $@ $(filter %.o,$^) $(filter %/libsupport.a,$^) $(static) $(libs)
+	$(link) -o $@ $(filter %.o,$^) $(filter %/libsupport.a,$^) $(static) $(own_libs) $(libs)
 $(BUILD)/pagedkv.pc: pagedkv.pc.in $(OBJ)/flags FORCE
 	@sed -e 's|@prefix@|$(prefix)|' -e 's|@version@|$(version)|' -e 's|@openmp@|$(openmp)|' \
 	    -e 's|@exec_prefix@|$(patsubst $(prefix)%,$${prefix}%,$(exec_prefix))|' \
@@ -175,26 +179,11 @@ deps: ; @scripts/deps.sh ci ## installs the packages that any target needs
 compile_commands.json: FORCE ## for editors and clangd
 	@$(MAKE) -nB V=1 tests benches | scripts/compile_commands.sh > $@
 
-# --- install
-dest_lib := $(DESTDIR)$(libdir)
-manpages := $(wildcard docs/man/*.3)
-install: lib ## to DESTDIR and prefix
-	$(INSTALL) -d $(dest_lib) $(DESTDIR)$(includedir)/pagedkv $(DESTDIR)$(pkgconfigdir)
-	$(INSTALL) -m 644 include/pagedkv.h $(DESTDIR)$(includedir)
-	$(INSTALL) -m 644 include/pagedkv/*.h $(DESTDIR)$(includedir)/pagedkv
-	$(INSTALL) -m 644 $(BUILD)/pagedkv.pc $(DESTDIR)$(pkgconfigdir)
-	$(INSTALL) -m 644 $(static) $(dest_lib)
-	$(INSTALL) -m 755 $(shared) $(dest_lib)
-	$(STRIP) --strip-debug $(addprefix $(dest_lib)/,$(notdir $(shared) $(static)))
-	cd $(dest_lib) && ln -sf $(notdir $(shared)) $(soname) && ln -sf $(soname) libpagedkv.so
-	$(if $(manpages),$(INSTALL) -m 644 -D -t $(DESTDIR)$(mandir)/man3 $(manpages))
-uninstall: ## removes what install put there
-	rm -f $(dest_lib)/libpagedkv.* $(DESTDIR)$(pkgconfigdir)/pagedkv.pc
-	rm -f $(addprefix $(DESTDIR)$(mandir)/man3/,$(notdir $(manpages)))
-	rm -rf $(addprefix $(DESTDIR)$(includedir)/,pagedkv pagedkv.h)
+include mk/install.mk
 clean: ; @rm -rf build compile_commands.json ## removes every variant
 help: ## this list
-	@sed -n 's/^\([a-z][a-z_. -]*\):.*## /\1:/p' Makefile | awk -F: '{printf "%-22s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z][a-z_. -]*\):.*## /\1:/p' $(makefiles) | \
+	    awk -F: '{printf "%-22s %s\n", $$1, $$2}'
 	@echo 'VARIANT=release|debug|scalar|coverage|asan|ubsan|tsan OPENMP=0 JEMALLOC=0 WERROR=1 V=1'
 FORCE:
 -include $(shell find $(OBJ) -name '*.d' 2>/dev/null)

@@ -10,7 +10,7 @@ set -eu
 bad=0
 sources=$(ls include/*.h include/*/*.h src/*/*.[ch] tests/*.[ch] tests/*/*.[ch] examples/*.[ch] \
     examples/*/*.[ch] bench/*.[ch] bench/*/*.[ch] 2>/dev/null || true)
-scripts=$(ls scripts/*.sh .ci/run Makefile)
+scripts=$(ls scripts/*.sh .ci/run Makefile mk/*.mk)
 
 # report TEXT LINES: says TEXT and the lines, when there are any
 report() {

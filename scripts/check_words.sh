@@ -15,7 +15,7 @@ list=scripts/retired_words.txt
 # shellcheck disable=SC2046
 [ $# -gt 0 ] || set -- $(find include src tests bench examples scripts docs .ci -type f \
     \( -name '*.[ch]' -o -name '*.md' -o -name '*.sh' -o -name '*.[0-9]' -o -name run \)) \
-    README.md CHANGELOG.md CONTRIBUTING.md Makefile
+    README.md CHANGELOG.md CONTRIBUTING.md Makefile mk/*.mk
 
 awk -v counts=$counts '
     # The list comes first.

@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: MIT
+#
+# programs.mk: programs that need a library beside pagedkv's. One whose library cannot be linked is
+# left out of `make`, so that a machine without it builds all the rest. Included by the Makefile.
+#
+#   $(call program_needs,FOLDER/NAME,FLAGS)    a row a program: where it is, what the linker is told
+
+program_needs = $(if $(call can_link,$(2)),$(eval $(BUILD)/$(1): own_libs = $(2)), \
+                    $(eval left_out += $(BUILD)/$(1)))
+
+examples := $(filter-out $(left_out),$(examples))
+benches  := $(filter-out $(left_out),$(benches))
