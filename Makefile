@@ -66,7 +66,9 @@ kernels   = $(if $(filter $(2),$(machine)),$(eval isas += $(1)) \
 $(call kernels,scalar,%)
 $(call kernels,avx2,x86_64%,-mavx2 -mfma -mf16c)
 $(call kernels,avx512,x86_64%,-mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c)
-$(call kernels,avx512bf16,x86_64%,-mavx512bf16 -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c)
+vnni     := -mavx512vnni -mavx512vbmi -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c
+$(call kernels,avx512vnni,x86_64%,$(vnni))
+$(call kernels,avx512bf16,x86_64%,-mavx512bf16 $(vnni))
 $(OBJ)/src/alloc/build_info.o:        local = $(openmp)
 $(OBJ)/src/attn/%.o:                  local = $(openmp) -Wno-unknown-pragmas
 $(OBJ)/src/%.o:   includes = -Iinclude -Isrc

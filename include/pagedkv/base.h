@@ -131,7 +131,7 @@ PKV_API const char *pkv_version(void);
  * instruction sets of the build, "openmp" or "no openmp", and whether metadata comes from jemalloc
  * or from libc. For logs and bug reports:
  *
- *     pagedkv 0.1.0, gcc 12.2.0, scalar avx2 avx512 avx512bf16, openmp, metadata: jemalloc
+ *     pagedkv 0.1.0, gcc 12.2.0, scalar avx2 avx512 avx512vnni avx512bf16, openmp, metadata: libc
  *
  * Returns one line in static storage. Any thread; O(1). */
 PKV_API const char *pkv_build_info(void);
@@ -161,7 +161,8 @@ PKV_API size_t pkv_dtype_bytes(enum pkv_dtype dtype);
     ISA(PKV_ISA_SCALAR, 1, scalar, PKV_ON_ANY)         /* portable C */                            \
     ISA(PKV_ISA_AVX2, 2, avx2, PKV_ON_X86)             /* with FMA and F16C */                     \
     ISA(PKV_ISA_AVX512, 3, avx512, PKV_ON_X86)         /* F, BW, DQ and VL */                      \
-    ISA(PKV_ISA_AVX512BF16, 4, avx512bf16, PKV_ON_X86) /* the same, and dot products of bf16 */
+    ISA(PKV_ISA_AVX512VNNI, 5, avx512vnni, PKV_ON_X86) /* and VNNI, VBMI */                        \
+    ISA(PKV_ISA_AVX512BF16, 4, avx512bf16, PKV_ON_X86) /* and dot products of bf16 */
 
 enum pkv_isa {
     /* The last of the list that this build has and this CPU can run. */

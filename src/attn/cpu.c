@@ -37,7 +37,9 @@ unsigned cpu_features(void)
            feature_if(__builtin_cpu_supports("avx512f"), CPU_AVX512F) |
            feature_if(__builtin_cpu_supports("avx512bw"), CPU_AVX512BW) |
            feature_if(__builtin_cpu_supports("avx512dq"), CPU_AVX512DQ) |
-           feature_if(__builtin_cpu_supports("avx512vl"), CPU_AVX512VL) | features_by_cpuid();
+           feature_if(__builtin_cpu_supports("avx512vl"), CPU_AVX512VL) |
+           feature_if(__builtin_cpu_supports("avx512vnni"), CPU_AVX512VNNI) |
+           feature_if(__builtin_cpu_supports("avx512vbmi"), CPU_AVX512VBMI) | features_by_cpuid();
 }
 #else
 unsigned cpu_features(void)

@@ -13,7 +13,9 @@ enum cpu_feature {
     CPU_AVX512BW = 1 << 4,
     CPU_AVX512DQ = 1 << 5,
     CPU_AVX512VL = 1 << 6,
-    CPU_AVX512BF16 = 1 << 7
+    CPU_AVX512BF16 = 1 << 7,
+    CPU_AVX512VNNI = 1 << 8,
+    CPU_AVX512VBMI = 1 << 9
 };
 
 /* The features that CPU and operating system support, as a set of bits. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * kernels_avx512bf16.c: the template on sixteen lanes, and dot products of bf16 pairs. */
+ * kernels_avx512bf16.c: avx512vnni, and dot products of bf16 pairs. */
 #include <math.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@
 #define KERNELS_ISA PKV_ISA_AVX512BF16
 #define KERNELS_NEEDS                                                                              \
     (CPU_AVX2 | CPU_FMA | CPU_F16C | CPU_AVX512F | CPU_AVX512BW | CPU_AVX512DQ | CPU_AVX512VL |    \
-     CPU_AVX512BF16)
+     CPU_AVX512VNNI | CPU_AVX512VBMI | CPU_AVX512BF16)
 #define KERNELS_PACK pack
 #define KERNELS_DOT_PACKED dot_packed
 #include "attn/kernels_template.h"

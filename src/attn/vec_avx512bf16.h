@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * vec_avx512bf16.h: vec_avx512.h, and products of bf16 pairs: 32 channels a register, two a lane.
- */
+ * vec_avx512bf16.h: vec_avx512vnni.h, and products of bf16 pairs: 32 channels a register, two a
+ * lane. */
 #ifndef PKV_ATTN_VEC_AVX512BF16_H
 #define PKV_ATTN_VEC_AVX512BF16_H
 
-#include "attn/vec_avx512.h"
+#include "attn/vec_avx512vnni.h"
 
 #if defined(__AVX512BF16__)
 
