@@ -41,7 +41,7 @@ static void measure_layer(int threads, struct result *result)
     };
     struct samples times = {0};
     struct layer layer;
-    layer_create(&spec, &layer);
+    layer_create(&spec, NULL, &layer);
     for (int i = 0; i < WARM_CALLS; i++) {
         layer_run(&layer);
     }

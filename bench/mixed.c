@@ -114,7 +114,7 @@ static void bench_rows(int threads)
         spec.q_len += rows[row].q_len;
         spec.keys += blocks_of(row) * BLOCK_SIZE;
     }
-    layer_create(&spec, &layer);
+    layer_create(&spec, NULL, &layer);
     const int32_t max_blocks = blocks_of(0);
     int32_t *table = deal_blocks(&layer, max_blocks);
     const size_t out_bytes = (size_t)spec.q_len * HEADS * WIDTH * pkv_dtype_bytes(layer.dtype);
@@ -160,7 +160,7 @@ static void bench_depths(int threads)
                                         .block_size = BLOCK_SIZE,
                                         .cache = PKV_F16,
                                         .threads = threads};
-        layer_create(&spec, &layers[i]);
+        layer_create(&spec, NULL, &layers[i]);
     }
     for (int turn = 0; turn < TURNS; turn++) {
         for (int i = 0; i < NUM_DEPTHS; i++) {

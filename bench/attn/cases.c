@@ -73,6 +73,10 @@ void cases_name(struct attn_case *c)
     } else if (s->block_size != BLOCK) {
         at += snprintf(at, (size_t)(end - at), ", block %d", s->block_size);
     }
+    if (s->order != ORDER_SHUFFLED) {
+        at += snprintf(at, (size_t)(end - at), "%s",
+                       s->order == ORDER_CHURNED ? ", after churn" : ", after churn, cached");
+    }
     if (s->work != WORK_STEP) {
         snprintf(at, (size_t)(end - at), s->work == WORK_READ ? ", read only" : ", rope + norm");
     }
@@ -160,7 +164,7 @@ static void build_windows(struct group *group)
 }
 
 /* Slots first: paged is compared with them. */
-static void build_blocks(struct group *group)
+static void build_paged(struct group *group)
 {
     static const int32_t sizes[] = {0, 16, 32, 64};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
@@ -168,16 +172,41 @@ static void build_blocks(struct group *group)
     }
 }
 
+/* In a pool twice as large as the rows: churn needs room. */
+static void add_block_sizes(struct group *group, enum pkv_dtype cache)
+{
+    const int32_t rows = 8;
+    add(group, "L8", rows, KEYS, cache)->block_size = 0;
+    for (int order = ORDER_SHUFFLED; order <= ORDER_CHURNED_CACHED; order++) {
+        for (int32_t size = 16; size <= 256; size *= 2) {
+            struct layer_spec *spec = add(group, "L8", rows, KEYS, cache);
+            spec->block_size = size;
+            spec->order = (enum layer_order)order;
+        }
+    }
+    for (int i = 0; i < group->num_cases; i++) {
+        group->cases[i].spec.pool_tokens = 2 * rows * KEYS;
+    }
+}
+
 static void build_blocks_f32(struct group *group)
 {
-    add(group, "L8", 8, KEYS, PKV_F32)->block_size = 0;
-    add(group, "L8", 8, KEYS, PKV_F32);
+    add_block_sizes(group, PKV_F32);
+}
+
+static void build_blocks_f16(struct group *group)
+{
+    add_block_sizes(group, PKV_F16);
+}
+
+static void build_blocks_bf16(struct group *group)
+{
+    add_block_sizes(group, PKV_BF16);
 }
 
 static void build_blocks_int8(struct group *group)
 {
-    add(group, "L8", 8, KEYS, PKV_INT8)->block_size = 0;
-    add(group, "L8", 8, KEYS, PKV_INT8);
+    add_block_sizes(group, PKV_INT8);
 }
 
 static void build_verify(struct group *group)
@@ -250,9 +279,11 @@ const struct group *cases_groups(int *count)
         {.name = "prefill", .quick = true, .build = build_prefill},
         {.name = "window", .quick = true, .build = build_window},
         {.name = "step", .quick = true, .build = build_step},
-        {.name = "blocks f16", .quick = true, .build = build_blocks},
-        {.name = "blocks f32", .quick = false, .build = build_blocks_f32},
-        {.name = "blocks int8", .quick = false, .build = build_blocks_int8},
+        {.name = "paged", .quick = true, .build = build_paged},
+        {.name = "blocks f32", .has_one_pool = true, .build = build_blocks_f32},
+        {.name = "blocks f16", .has_one_pool = true, .build = build_blocks_f16},
+        {.name = "blocks bf16", .has_one_pool = true, .build = build_blocks_bf16},
+        {.name = "blocks int8", .has_one_pool = true, .build = build_blocks_int8},
         {.name = "shared MHA f16", .quick = true, .build = build_shared_mha},
         {.name = "shared L8 f32", .quick = true, .build = build_shared_f32},
         {.name = "shared L8 bf16", .quick = true, .build = build_shared_bf16},

@@ -18,7 +18,8 @@ struct attn_case {
 
 struct group {
     const char *name;
-    bool quick; /* part of --quick: a target stands on it */
+    bool quick;        /* part of --quick: a target stands on it */
+    bool has_one_pool; /* all cases lie in the pages of the first, which has as many as any */
     void (*build)(struct group *group);
     int num_cases;
     struct attn_case cases[MAX_CASES];

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "alloc/mem.h"
+#include "churn.h"
 #include "limits.h"
 #include "measure.h"
 #include "options.h"
@@ -65,9 +66,17 @@ static bool adapt(const struct bench *bench, const struct group *group, struct a
         c->spec.keys = o->keys > c->spec.q_len ? o->keys : c->spec.q_len;
         c->spec.shared = c->spec.shared < c->spec.keys ? c->spec.shared : 0;
     }
+    if (c->spec.pool_tokens > 0) {
+        const int32_t pool = 2 * c->spec.rows * c->spec.keys;
+        c->spec.pool_tokens = pool > CHURN_MIN_TOKENS ? pool : CHURN_MIN_TOKENS;
+    }
     c->spec.threads = bench->threads;
     c->spec.isa = bench->isa;
     cases_name(c);
+    if (c->spec.order != ORDER_SHUFFLED &&
+        (c->spec.rows > CHURN_MAX_ROWS || c->spec.keys < CHURN_MIN_KEYS)) {
+        return false;
+    }
     snprintf(name, sizeof name, "%s: %s", group->name, c->name);
     return o->filter == NULL || strstr(name, o->filter) != NULL;
 }
@@ -85,13 +94,15 @@ static void select_cases(const struct bench *bench, struct group *group)
         for (int j = 0; j < kept; j++) {
             wanted = wanted && strcmp(c.name, group->cases[j].name) != 0;
         }
-        if (wanted && bytes + layer_pages_bytes(&c.spec) > MAX_GROUP_BYTES) {
+        const bool is_lent = group->has_one_pool && kept > 0;
+        const size_t own_bytes = is_lent ? 0 : layer_pages_bytes(&c.spec);
+        if (wanted && bytes + own_bytes > MAX_GROUP_BYTES) {
             printf("%s: %s left out, its group would take more than %zu GiB\n", group->name, c.name,
                    MAX_GROUP_BYTES >> 30);
             wanted = false;
         }
         if (wanted) {
-            bytes += layer_pages_bytes(&c.spec);
+            bytes += own_bytes;
             group->cases[kept++] = c;
         }
     }
@@ -144,7 +155,8 @@ static void run_group(struct bench *bench, struct group *group)
     struct turns *turns = measure_calloc((size_t)n, sizeof turns[0]);
     report_head(group);
     for (int i = 0; i < n; i++) {
-        layer_create(&group->cases[i].spec, &layers[i]);
+        layer_create(&group->cases[i].spec, i > 0 && group->has_one_pool ? &layers[0] : NULL,
+                     &layers[i]);
         layer_run(&layers[i]);
     }
     for (int32_t turn = 0; turn < bench->options.repeats; turn++) {
@@ -158,6 +170,8 @@ static void run_group(struct bench *bench, struct group *group)
             report_csv_case(bench->csv, group, &group->cases[i], bench->threads,
                             pkv_isa_name(bench->isa), &turns[i], &bench->highest);
         }
+    }
+    for (int i = n - 1; i >= 0; i--) {
         layer_destroy(&layers[i]);
     }
     free(layers);

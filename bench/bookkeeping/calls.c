@@ -5,6 +5,7 @@
  * many slices. The longest contains whatever else the machine did. */
 #include <stdio.h>
 
+#include "parts.h"
 #include "server.h"
 
 enum { CALL_BLOCKS = 4096, TURNS = 201, MAX_KINDS = 24 };

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "parts.h"
 #include "server.h"
 
 enum { TURNS = 301, NUM_LIMITS = 3, SHORT_PROMPT = 17, LENGTH = 280, MANY = 256, NUM_KINDS = 6 };

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "parts.h"
 #include "server.h"
 
 enum { SHARING_ROWS = 32, OWN = 64, HEADS = 32, HEAD_WIDTH = 128, TURNS = 9 };

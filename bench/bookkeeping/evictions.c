@@ -5,6 +5,7 @@
  * cut by one token and destroyed; the cut is timed by itself. */
 #include <stdio.h>
 
+#include "parts.h"
 #include "server.h"
 
 enum { TURNS = 1000, NUM_SIZES = 4, TOKENS = BLOCK_SIZE + 1 };

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "parts.h"
 #include "server.h"
 
 enum { INDEX_BLOCKS = 65536, LONGEST = 4096, PROBES = 301, WINDOW = 64 };

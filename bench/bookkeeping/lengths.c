@@ -5,6 +5,7 @@
  * are timed together, since one takes less than the clock. */
 #include <stdio.h>
 
+#include "parts.h"
 #include "server.h"
 
 enum { TURNS = 201, SHORTEST = 1024, LONGEST = 512 * 1024, NUM_LENGTHS = 4 };

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "parts.h"
 #include "server.h"
 
 /* Weak, for builds without jemalloc. */

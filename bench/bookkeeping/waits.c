@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
+#include "parts.h"
 #include "server.h"
 
 enum { WAIT_BLOCKS = 4096, ROUNDS = 7, NUM_WALKS = 4 };

@@ -136,7 +136,7 @@ static void run_case(const struct peer_case *c, void *const *libraries, int thre
                                     .block_size = c->continuous ? 0 : BLOCK_SIZE,
                                     .cache = c->cache,
                                     .threads = threads};
-    layer_create(&spec, &layer);
+    layer_create(&spec, NULL, &layer);
     layer_run(&layer);
     invite(&contest, libraries, &layer);
     for (int turn = 0; turn < TURNS; turn++) {

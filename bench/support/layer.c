@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * layer.c: pages come from where the library's own come from, so that the read ceiling is taken
- * over the very memory that a cache lies in. Exactly the blocks that some query sees are mapped:
+ * over the very memory that a cache lies in. The blocks that some query sees are mapped:
  *
  *   table of a row   [ kept prefix | -1 .. -1 | window ],   shared blocks first and in every row */
 #include "layer.h"
@@ -11,9 +11,12 @@
 #include <string.h>
 
 #include "alloc/mem.h"
+#include "churn.h"
 #include "limits.h"
 #include "measure.h"
 #include "numbers.h"
+
+enum { MAX_CHURNS = 16 };
 
 static const struct pkv_hooks no_hooks;
 
@@ -48,6 +51,9 @@ static bool block_is_shared(const struct layer_spec *spec, int32_t block)
 static int32_t num_blocks_of(const struct layer_spec *spec)
 {
     int32_t shared = 0, own = 0;
+    if (spec->pool_tokens > 0) {
+        return spec->pool_tokens / block_size_of(spec);
+    }
     for (int32_t b = 0; b < max_blocks_of(spec); b++) {
         const int32_t seen = block_is_seen(spec, b) ? 1 : 0;
         shared += block_is_shared(spec, b) ? seen : 0;
@@ -81,6 +87,35 @@ static void shuffle(int32_t *ids, int32_t count, uint64_t seed)
         ids[i] = ids[j];
         ids[j] = id;
     }
+}
+
+/* Tables after churn are the same for all dtypes, and are kept: they take seconds. */
+static void fill_table_by_churn(struct layer *layer)
+{
+    static struct {
+        struct layer_spec spec;
+        int32_t *table;
+    } known[MAX_CHURNS];
+    const struct layer_spec *spec = &layer->spec;
+    const size_t bytes = (size_t)spec->rows * (size_t)max_blocks_of(spec) * sizeof layer->table[0];
+    int i = 0;
+    while (known[i].table != NULL &&
+           (known[i].spec.rows != spec->rows || known[i].spec.keys != spec->keys ||
+            known[i].spec.block_size != spec->block_size || known[i].spec.order != spec->order ||
+            known[i].spec.pool_tokens != spec->pool_tokens)) {
+        if (++i == MAX_CHURNS) {
+            measure_fail("tables of more than %d pools", MAX_CHURNS);
+        }
+    }
+    if (known[i].table == NULL) {
+        const struct churn_pool pool = {.block_size = spec->block_size,
+                                        .num_blocks = num_blocks_of(spec),
+                                        .prefix_cache = spec->order == ORDER_CHURNED_CACHED};
+        known[i].spec = *spec;
+        known[i].table = measure_calloc(bytes, 1);
+        churn_tables(&pool, spec->rows, spec->keys, known[i].table);
+    }
+    memcpy(layer->table, known[i].table, bytes);
 }
 
 static void fill_table(struct layer *layer)
@@ -186,18 +221,27 @@ static char *activations(size_t count, enum pkv_dtype dtype, uint64_t seed)
     return memory;
 }
 
+static void create_pages(struct layer *layer, const struct layer *lender)
+{
+    layer->pages_bytes = layer_pages_bytes(&layer->spec);
+    layer->has_lent_pages = lender != NULL;
+    if (layer->has_lent_pages) {
+        layer->pages = lender->pages;
+        return;
+    }
+    layer->pages = mem_map(&no_hooks, layer->pages_bytes, PKV_MAP_PAYLOAD);
+    if (layer->pages == NULL) {
+        measure_fail("no memory for %zu MiB of pages", layer->pages_bytes >> 20);
+    }
+    numbers_fill(layer->pages, layer->pages_bytes, layer->spec.cache, NUMBERS_CACHE_SHIFT, 1);
+}
+
 static void create_memory(struct layer *layer)
 {
     const struct layer_spec *spec = &layer->spec;
     const size_t tokens = (size_t)spec->rows * (size_t)spec->q_len;
     const size_t q = tokens * (size_t)spec->heads * (size_t)spec->width;
     const size_t kv = tokens * (size_t)spec->kv_heads * (size_t)spec->width;
-    layer->pages_bytes = layer_pages_bytes(spec);
-    layer->pages = mem_map(&no_hooks, layer->pages_bytes, PKV_MAP_PAYLOAD);
-    if (layer->pages == NULL) {
-        measure_fail("no memory for %zu MiB of pages", layer->pages_bytes >> 20);
-    }
-    numbers_fill(layer->pages, layer->pages_bytes, spec->cache, NUMBERS_CACHE_SHIFT, 1);
     layer->q = activations(q, layer->dtype, 2);
     layer->k = activations(kv, layer->dtype, 3);
     layer->v = activations(kv, layer->dtype, 4);
@@ -209,7 +253,9 @@ static void create_memory(struct layer *layer)
     layer->cu_seqlens = measure_calloc((size_t)spec->rows + 1, sizeof(int32_t));
     layer->sink = measure_calloc((size_t)spec->heads, sizeof(float));
     fill_lengths(layer);
-    if (spec->block_size > 0) {
+    if (spec->block_size > 0 && spec->order != ORDER_SHUFFLED) {
+        fill_table_by_churn(layer);
+    } else if (spec->block_size > 0) {
         fill_table(layer);
     } else {
         shuffle(layer->slots, spec->rows, 7);
@@ -308,12 +354,13 @@ static void set_args(struct layer *layer)
     set_constants(layer);
 }
 
-void layer_create(const struct layer_spec *spec, struct layer *layer)
+void layer_create(const struct layer_spec *spec, const struct layer *lender, struct layer *layer)
 {
     *layer = (struct layer){.spec = *spec, .dtype = spec->cache};
     if (spec->cache == PKV_INT8 || spec->cache == PKV_E4M3) {
         layer->dtype = PKV_F32;
     }
+    create_pages(layer, lender);
     create_memory(layer);
     set_args(layer);
     measure_must(pkv_workspace_create(spec->threads, spec->isa, NULL, &layer->workspace),
@@ -326,7 +373,9 @@ void layer_destroy(struct layer *layer)
 {
     pkv_plan_destroy(layer->plan);
     pkv_workspace_destroy(layer->workspace);
-    mem_unmap(&no_hooks, layer->pages, layer->pages_bytes, PKV_MAP_PAYLOAD);
+    if (!layer->has_lent_pages) {
+        mem_unmap(&no_hooks, layer->pages, layer->pages_bytes, PKV_MAP_PAYLOAD);
+    }
     void *const arrays[] = {layer->q,    layer->k,     layer->v,           layer->out,
                             layer->lens, layer->table, layer->cu_seqlens,  layer->slots,
                             layer->sink, layer->rope,  layer->norm_weight, (void *)layer->runs};

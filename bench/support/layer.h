@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * layer.h: one attention layer to be measured: a cache full of random numbers in shuffled blocks
- * (or cache rows), queries, and the plan by which the operator runs on it, again and again. */
+ * layer.h: one attention layer to be measured: a cache full of random numbers, in shuffled blocks,
+ * in blocks as a pool hands them out after churn, or in cache rows; queries; and the plan by which
+ * the operator runs on it, again and again. */
 #ifndef BENCH_LAYER_H
 #define BENCH_LAYER_H
 
@@ -14,6 +15,13 @@ enum layer_work {
     WORK_ROPE_NORM = 2 /* rotate and norm q and k, append, attend */
 };
 
+/* Where the blocks of a row lie in the pool. */
+enum layer_order {
+    ORDER_SHUFFLED = 0,
+    ORDER_CHURNED = 1,       /* as a pool hands them out after requests of mixed life */
+    ORDER_CHURNED_CACHED = 2 /* the same with a prefix cache, which is full */
+};
+
 struct layer_spec {
     int32_t heads, kv_heads, width;
     int32_t rows; /* sequences of the batch */
@@ -24,6 +32,8 @@ struct layer_spec {
     int32_t kept_prefix;
     int32_t shared; /* so many first keys lie in blocks that all rows share; paged only */
     bool sinks;
+    int32_t pool_tokens; /* cells that the pages have in all; 0 = just those that are mapped */
+    enum layer_order order;
     enum layer_work work;
     enum pkv_dtype cache;
     int threads;
@@ -35,6 +45,7 @@ struct layer {
     enum pkv_dtype dtype; /* of q, k, v and out: the cache's, f32 beside int8 and e4m3 */
     char *pages;          /* K, then V */
     size_t pages_bytes;
+    bool has_lent_pages;
     int32_t *table, *lens, *cu_seqlens, *slots;
     char *q, *k, *v, *out;
     float *rope, *norm_weight, *sink;
@@ -50,8 +61,9 @@ struct layer {
 /* Pages that the spec needs, without making it. */
 size_t layer_pages_bytes(const struct layer_spec *spec);
 
-/* Makes the layer and plans it. Ends the program when that cannot be. */
-void layer_create(const struct layer_spec *spec, struct layer *layer);
+/* Makes the layer and plans it, over pages of its own, or over those of a lender (NULL none) that
+ * has as many bytes of the same dtype and lives longer. Ends the program when that cannot be. */
+void layer_create(const struct layer_spec *spec, const struct layer *lender, struct layer *layer);
 void layer_destroy(struct layer *layer);
 
 /* One step's plan, and one run by it. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * server.h: a managed cache with activations to feed it, and the parts of the benchmark that use
- * one. Whatever cannot be measured ends the program. */
+ * server.h: a managed cache with activations to feed it. Whatever cannot be measured ends the
+ * program. */
 #ifndef BENCH_SERVER_H
 #define BENCH_SERVER_H
 
@@ -55,15 +55,5 @@ void server_fill(struct server *server, const struct pkv_seq_options *options, i
 void server_tokens(int32_t *tokens, int32_t n, uint64_t seed);
 
 struct pkv_prompt server_prompt(const int32_t *tokens, int32_t n);
-
-void bench_index(void);    /* match cost and memory */
-void bench_calls(void);    /* the median and the longest of each call, by one thread */
-void bench_waits(void);    /* how long a call waits while another walks through the cache */
-void bench_hit_rate(void); /* sessions in turn, in a window and a pool that does not hold all */
-void bench_lengths(void);  /* a step of one token and a cut by one, by the length of the sequence */
-void bench_evictions(void);  /* a request that evicts, by the number of cached blocks */
-void bench_capacity(void);   /* what max_seq_len costs where it is not used, in time and in pages */
-void bench_neighbours(void); /* runs of adjacent blocks after requests of mixed life */
-void bench_cascade(void);    /* rows that share a prefix against rows that do not */
 
 #endif
