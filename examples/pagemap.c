@@ -10,6 +10,7 @@
  * and what the prefix cache saves. The map comes from pkv_cache_visit and the numbers from
  * pkv_cache_stats; nothing else runs between the two, so they must agree, which each frame checks.
  * The run ends after its frames. Exit status 0, or 1 after a line on stderr. */
+#include "random.h"
 #include "report.h"
 #include "server.h"
 #include "source.h"
@@ -319,8 +320,7 @@ static bool run(const struct options *options)
                           .num_heads = 4,
                           .kv_heads = 2,
                           .vocab_size = 256,
-                          .seq_len = 256,
-                          .own_classifier = true};
+                          .seq_len = 256};
     struct pagemap map = {.options = options, .last_time = now_seconds()};
     struct serve_options serve_options = options->serve;
     serve_options.after_step = after_step;

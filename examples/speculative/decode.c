@@ -26,7 +26,7 @@ bool decode_plain(struct decoder *target, struct request *request)
             !decoder_choose(target, 0, &token) || !decoder_keep(target, 1)) {
             return false;
         }
-        request_take(request, token);
+        request_take(target->model, request, token);
     }
     return decoder_end(target);
 }
@@ -90,10 +90,10 @@ static bool run_round(struct decoder *target, struct decoder *draft, int32_t num
         return false;
     }
     for (int32_t i = 0; i < accepted && !request->ended; i++) {
-        request_take(request, drafts[i]);
+        request_take(target->model, request, drafts[i]);
     }
     if (!request->ended) {
-        request_take(request, choice);
+        request_take(target->model, request, choice);
     }
     counts->num_rounds++;
     counts->num_drafted += count;

@@ -17,8 +17,6 @@ bool decoder_create(const struct model *model, const struct decoder_options *opt
     const int32_t num_blocks = 2 * ((options->max_tokens - 1) / options->block_size + 2);
     const struct pkv_group_config group = {
         .block_size = options->block_size,
-        .sliding_window = options->window,
-        .kept_prefix = options->kept_prefix,
         .num_blocks = num_blocks,
     };
     const struct pkv_cache_config config = {

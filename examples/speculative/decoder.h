@@ -19,8 +19,6 @@ struct decoder_options {
     int32_t max_step_tokens;
     int32_t max_rewind; /* as far as decoder_rewind may go back */
     int32_t block_size;
-    int32_t window;
-    int32_t kept_prefix;
     int32_t threads;
 };
 

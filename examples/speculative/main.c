@@ -11,6 +11,8 @@
  *
  * Exit status 0, or 1 after a line on stderr. */
 #include "decode.h"
+#include "load.h"
+#include "random.h"
 #include "report.h"
 #include "source.h"
 
@@ -47,6 +49,8 @@ struct options {
     int32_t num_drafts;
     int32_t draft_layers;
     int32_t draft_noise;
+    int32_t window; /* of every layer; 0 = as the model has them */
+    int32_t kept_prefix;
     bool ids;
     bool help;
 };
@@ -58,8 +62,8 @@ static bool take_pair(struct options *o, const char *name, const char *value)
         {"-k", 1, MAX_DRAFTS, &o->num_drafts},
         {"--draft-layers", 0, MAX_LAYERS, &o->draft_layers},
         {"--draft-noise", 0, 1000, &o->draft_noise},
-        {"--window", 0, MAX_NUMBER, &o->decoder.window},
-        {"--kept-prefix", 0, MAX_NUMBER, &o->decoder.kept_prefix},
+        {"--window", 0, MAX_NUMBER, &o->window},
+        {"--kept-prefix", 0, MAX_NUMBER, &o->kept_prefix},
         {"--block-size", 1, MAX_NUMBER, &o->decoder.block_size},
         {"--threads", 0, MAX_THREADS, &o->decoder.threads},
     };
@@ -114,8 +118,7 @@ static bool make_random(struct run *run)
                                        .num_heads = 8,
                                        .kv_heads = 2,
                                        .vocab_size = 256,
-                                       .seq_len = 512,
-                                       .own_classifier = true};
+                                       .seq_len = 512};
     if (!model_random(MODEL_SEED, &run->target_model)) {
         return false;
     }
@@ -144,6 +147,9 @@ static bool make_models(struct run *run)
                !source_load(&o->source, &run->target_model, o->num_new, &run->tokenizer,
                             &run->requests)) {
         return false;
+    }
+    if (o->window > 0) {
+        model_set_window(&run->target_model, o->window, o->kept_prefix);
     }
     const int32_t all = run->target_model.num_layers;
     if (o->draft_layers > all) {

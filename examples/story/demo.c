@@ -5,6 +5,7 @@
 #include "demo.h"
 
 #include "naive.h"
+#include "random.h"
 #include "report.h"
 
 #include <stdio.h>
@@ -99,7 +100,7 @@ static bool run_three(const struct model *model, struct serve_options *o, struct
 {
     float margin = 0;
     const double start = now_seconds();
-    if (!naive_decode(model, o->window, o->kept_prefix, list, &margin)) {
+    if (!naive_decode(model, list, &margin)) {
         return false;
     }
     const int64_t generated = request_generated(list);
@@ -133,14 +134,14 @@ bool demo(const struct options *options)
                           .num_heads = 8,
                           .kv_heads = 2,
                           .vocab_size = 256,
-                          .seq_len = 256,
-                          .own_classifier = true};
+                          .seq_len = 256};
     struct serve_options serve = options->serve;
     serve.progress = false;
     struct request_list list = {0};
     if (!model_random(SEED, &model)) {
         return false;
     }
+    model_set_window(&model, options->window, options->kept_prefix);
     printf("no --model: a random one (%d wide, %d layers, %d query heads on %d KV heads), "
            "%d requests\n",
            model.dim, model.num_layers, model.num_heads, model.kv_heads, NUM_REQUESTS);

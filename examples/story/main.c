@@ -3,18 +3,19 @@
  * story: a continuous-batching decoder of llama2.c checkpoints on the managed cache.
  *
  *   options    the command line
- *   naive      decoding without the library
  *   demo       naive, paged and continuous compared on a random model
  *
  * and from examples/support, which other examples use too
  *
  *   report     messages, numbers, files          source     model, prompts, results
- *   model      the checkpoint                    forward    one pass, attention left open
- *   tokenizer  text and ids                      request    a prompt and what follows it
+ *   model      shape and weights                 load       any file of a model
+ *   forward    one pass, attention left open     tokenizer  text and ids
+ *   request    a prompt and what follows it      naive      decoding without the library
  *   cached     a model on pkv_cache              server     continuous batching on it
  *
  * Exit status 0, or 1 after a line on stderr. */
 #include "demo.h"
+#include "load.h"
 #include "naive.h"
 #include "options.h"
 #include "report.h"
@@ -36,8 +37,13 @@ struct story {
 static bool load(struct story *story)
 {
     const struct options *o = story->options;
-    return model_load(o->source.model, &story->model) &&
-           source_load(&o->source, &story->model, o->num_new > 0 ? o->num_new : NUM_NEW,
+    if (!model_load(o->source.model, &story->model)) {
+        return false;
+    }
+    if (o->window > 0) {
+        model_set_window(&story->model, o->window, o->kept_prefix);
+    }
+    return source_load(&o->source, &story->model, o->num_new > 0 ? o->num_new : NUM_NEW,
                        &story->tokenizer, &story->requests);
 }
 
@@ -45,8 +51,7 @@ static bool run_naive(struct story *story)
 {
     float margin = 0;
     const double start = now_seconds();
-    const struct serve_options *o = &story->options->serve;
-    if (!naive_decode(&story->model, o->window, o->kept_prefix, &story->requests, &margin)) {
+    if (!naive_decode(&story->model, &story->requests, &margin)) {
         return false;
     }
     const int64_t generated = request_generated(&story->requests);

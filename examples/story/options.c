@@ -69,8 +69,8 @@ static bool take_pair(struct options *o, const char *name, const char *value)
 {
     const struct number_option numbers[] = {
         {"-n", 1, MAX_NUMBER, &o->num_new},
-        {"--window", 0, MAX_NUMBER, &o->serve.window},
-        {"--kept-prefix", 0, MAX_NUMBER, &o->serve.kept_prefix},
+        {"--window", 0, MAX_NUMBER, &o->window},
+        {"--kept-prefix", 0, MAX_NUMBER, &o->kept_prefix},
         {"--block-size", 1, MAX_NUMBER, &o->serve.block_size},
         {"--num-blocks", 0, INT32_MAX, &o->serve.num_blocks},
         {"--max-batch", 1, MAX_BATCH, &o->serve.max_batch},

@@ -14,6 +14,8 @@ struct options {
     struct source source; /* without a model: the demonstration with a random one */
     struct serve_options serve;
     enum form form;
+    int32_t window; /* of every layer; 0 = as the model has them */
+    int32_t kept_prefix;
     int32_t num_new; /* 0 = not given */
     bool ids;
     bool help;

@@ -6,40 +6,85 @@
 
 #include "report.h"
 
+#include "pagedkv/metrics.h"
+
 #include <stdlib.h>
 
-/* What is the same in every layer of these models: all heads, and rope on adjacent channels. */
-static struct pkv_layer_config layer_of(const struct model *m)
+/* All heads, rope and norms of heads as the model has them. */
+static struct pkv_layer_config layer_of(const struct model *m, int32_t layer)
 {
-    const struct pkv_layer_config layer = {
+    const struct model_layer *l = &m->layers[layer];
+    struct pkv_layer_config config = {
         .num_heads = m->num_heads,
         .constants = {.rope_cos = m->rope_cos,
                       .rope_sin = m->rope_sin,
                       .rope_dtype = PKV_F32,
                       .rope_positions = m->seq_len,
                       .rope_width = m->head_dim / 2,
-                      .rotary_mode = PKV_ROTARY_INTERLEAVED},
+                      .rotary_mode = m->rotary_mode},
     };
-    return layer;
+    config.constants.q_norm_gain = l->q_norm.data;
+    config.constants.q_norm_gain_dtype = l->q_norm.dtype;
+    config.constants.q_norm_gain_count = l->q_norm.columns;
+    config.constants.k_norm_gain = l->k_norm.data;
+    config.constants.k_norm_gain_dtype = l->k_norm.dtype;
+    config.constants.k_norm_gain_count = l->k_norm.columns;
+    if (l->q_norm.data != NULL || l->k_norm.data != NULL) {
+        config.constants.qk_norm_eps = m->norm_eps;
+    }
+    return config;
+}
+
+/* The groups of the model's layers so far, from one that says what the caller wants of each. */
+struct groups {
+    struct pkv_group_config list[CACHED_MAX_GROUPS];
+    int32_t count;
+};
+
+/* Finds or adds the group of a layer; its index, or -1 after a complaint. */
+static int32_t group_of(struct groups *groups, const struct model *m, int32_t layer,
+                        const struct pkv_group_config *group)
+{
+    const struct model_layer *l = &m->layers[layer];
+    for (int32_t g = 0; g < groups->count; g++) {
+        if (groups->list[g].sliding_window == l->window &&
+            groups->list[g].kept_prefix == l->kept_prefix) {
+            return g;
+        }
+    }
+    if (groups->count == CACHED_MAX_GROUPS) {
+        complain("layer %d: more than %d kinds of windows", layer, CACHED_MAX_GROUPS);
+        return -1;
+    }
+    struct pkv_group_config *added = &groups->list[groups->count];
+    *added = *group;
+    added->kv_heads = m->kv_heads;
+    added->k_width = m->head_dim;
+    added->sliding_window = l->window;
+    added->kept_prefix = l->kept_prefix;
+    return groups->count++;
 }
 
 bool cached_create(const struct model *model, const struct pkv_group_config *group,
                    const struct pkv_cache_config *config, pkv_cache **cache)
 {
+    struct groups groups = {.count = 0};
     struct pkv_layer_config *layers = calloc((size_t)model->num_layers, sizeof *layers);
     if (layers == NULL) {
         return complain("out of memory for %d layers", model->num_layers);
     }
     for (int32_t layer = 0; layer < model->num_layers; layer++) {
-        layers[layer] = layer_of(model);
+        layers[layer] = layer_of(model, layer);
+        layers[layer].group = group_of(&groups, model, layer, group);
+        if (layers[layer].group < 0) {
+            free(layers);
+            return false;
+        }
     }
-    struct pkv_group_config own_group = *group;
-    own_group.kv_heads = model->kv_heads;
-    own_group.k_width = model->head_dim;
     struct pkv_cache_config own = *config;
     own.size = sizeof own;
-    own.groups = &own_group;
-    own.num_groups = 1;
+    own.groups = groups.list;
+    own.num_groups = groups.count;
     own.layers = layers;
     own.num_layers = model->num_layers;
     own.dtype = PKV_F32;
@@ -50,13 +95,13 @@ bool cached_create(const struct model *model, const struct pkv_group_config *gro
 
 bool cached_check_empty(pkv_cache *cache)
 {
-    struct pkv_group_usage usage = {.size = sizeof usage};
+    struct pkv_stats stats = {.size = sizeof stats};
     const int32_t broken = pkv_cache_check(cache);
     if (broken != 0) {
         return complain("the cache has %d broken invariants", broken);
     }
-    if (pkv_cache_usage(cache, 0, &usage) != PKV_OK || usage.held != 0) {
-        return complain("%d blocks are still held", usage.held);
+    if (pkv_cache_stats(cache, &stats) != PKV_OK || stats.held_blocks != 0) {
+        return complain("%lld blocks are still held", (long long)stats.held_blocks);
     }
     return true;
 }

@@ -32,34 +32,30 @@ static float dot(const float *a, const float *b, int32_t count)
     return sum;
 }
 
-/* out[t][r] = dot(weights[r], in[t]) */
-static void multiply(float *out, const float *in, const float *weights, int32_t num_tokens,
-                     int32_t rows, int32_t columns)
+/* out[t][r] = dot(row r of the weight, in[t]) */
+static void multiply(struct activations *a, float *out, const float *in, const struct weight *w,
+                     int32_t num_tokens)
 {
-    for (int32_t r = 0; r < rows; r++) {
-        const float *row = weights + (size_t)r * (size_t)columns;
+    for (int32_t r = 0; r < w->rows; r++) {
+        const float *row = weight_row(w, r, a->row);
         for (int32_t t = 0; t < num_tokens; t++) {
-            out[(size_t)t * (size_t)rows + (size_t)r] =
-                dot(row, in + (size_t)t * (size_t)columns, columns);
+            out[(size_t)t * (size_t)w->rows + (size_t)r] =
+                dot(row, in + (size_t)t * (size_t)w->columns, w->columns);
         }
     }
 }
 
-/* A layer's share of a tensor with rows x columns elements a layer. */
-static const float *of_layer(const float *tensor, int32_t layer, int32_t rows, int32_t columns)
+static void rms_norm(struct activations *a, float *out, const float *in, const struct weight *w,
+                     int32_t num_tokens, float eps)
 {
-    return tensor + (size_t)layer * (size_t)rows * (size_t)columns;
-}
-
-static void rms_norm(float *out, const float *in, const float *weight, int32_t num_tokens,
-                     int32_t dim)
-{
-    for (int32_t t = 0; t < num_tokens; t++) {
-        const size_t base = (size_t)t * (size_t)dim;
-        const float mean = dot(in + base, in + base, dim) / (float)dim;
-        const float scale = 1.0f / sqrtf(mean + 1e-5f);
-        for (int32_t i = 0; i < dim; i++) {
-            out[base + (size_t)i] = in[base + (size_t)i] * scale * weight[i];
+    const float *weight = weight_row(w, 0, a->row);
+    const size_t dim = (size_t)w->columns;
+    for (size_t t = 0; t < (size_t)num_tokens; t++) {
+        const float *x = in + t * dim;
+        const float mean = dot(x, x, w->columns) / (float)w->columns;
+        const float scale = 1.0f / sqrtf(mean + eps);
+        for (size_t i = 0; i < dim; i++) {
+            out[t * dim + i] = x[i] * scale * weight[i];
         }
     }
 }
@@ -74,32 +70,31 @@ static void add(float *x, const float *y, size_t count)
 static bool attention_block(const struct model *m, struct activations *a, int32_t n, int32_t layer,
                             attend_fn *attend, void *context)
 {
-    const int32_t dim = m->dim;
-    rms_norm(a->normed, a->x, of_layer(m->attn_norm, layer, 1, dim), n, dim);
-    multiply(a->q, a->normed, of_layer(m->wq, layer, dim, dim), n, dim, dim);
-    multiply(a->k, a->normed, of_layer(m->wk, layer, m->kv_dim, dim), n, m->kv_dim, dim);
-    multiply(a->v, a->normed, of_layer(m->wv, layer, m->kv_dim, dim), n, m->kv_dim, dim);
+    const struct model_layer *l = &m->layers[layer];
+    rms_norm(a, a->normed, a->x, &l->attn_norm, n, m->norm_eps);
+    multiply(a, a->q, a->normed, &l->wq, n);
+    multiply(a, a->k, a->normed, &l->wk, n);
+    multiply(a, a->v, a->normed, &l->wv, n);
     if (!attend(context, layer, a->q, a->k, a->v, a->attended)) {
         return false;
     }
-    multiply(a->normed, a->attended, of_layer(m->wo, layer, dim, dim), n, dim, dim);
-    add(a->x, a->normed, (size_t)n * (size_t)dim);
+    multiply(a, a->normed, a->attended, &l->wo, n);
+    add(a->x, a->normed, (size_t)n * (size_t)m->dim);
     return true;
 }
 
 static void feed_forward_block(const struct model *m, struct activations *a, int32_t n,
                                int32_t layer)
 {
-    const int32_t dim = m->dim;
-    const int32_t hidden = m->hidden_dim;
-    rms_norm(a->normed, a->x, of_layer(m->ffn_norm, layer, 1, dim), n, dim);
-    multiply(a->gate, a->normed, of_layer(m->w1, layer, hidden, dim), n, hidden, dim);
-    multiply(a->up, a->normed, of_layer(m->w3, layer, hidden, dim), n, hidden, dim);
-    for (size_t i = 0; i < (size_t)n * (size_t)hidden; i++) {
+    const struct model_layer *l = &m->layers[layer];
+    rms_norm(a, a->normed, a->x, &l->ffn_norm, n, m->norm_eps);
+    multiply(a, a->gate, a->normed, &l->w1, n);
+    multiply(a, a->up, a->normed, &l->w3, n);
+    for (size_t i = 0; i < (size_t)n * (size_t)m->hidden_dim; i++) {
         a->gate[i] = a->gate[i] / (1.0f + expf(-a->gate[i])) * a->up[i];
     }
-    multiply(a->normed, a->gate, of_layer(m->w2, layer, dim, hidden), n, dim, hidden);
-    add(a->x, a->normed, (size_t)n * (size_t)dim);
+    multiply(a, a->normed, a->gate, &l->w2, n);
+    add(a->x, a->normed, (size_t)n * (size_t)m->dim);
 }
 
 bool forward(const struct model *model, struct activations *a, const int32_t *tokens,
@@ -107,7 +102,7 @@ bool forward(const struct model *model, struct activations *a, const int32_t *to
 {
     const size_t dim = (size_t)model->dim;
     for (int32_t t = 0; t < num_tokens; t++) {
-        memcpy(a->x + (size_t)t * dim, model->embedding + (size_t)tokens[t] * dim,
+        memcpy(a->x + (size_t)t * dim, weight_row(&model->embedding, tokens[t], a->row),
                dim * sizeof(float));
     }
     for (int32_t layer = 0; layer < model->num_layers; layer++) {
@@ -119,18 +114,28 @@ bool forward(const struct model *model, struct activations *a, const int32_t *to
     return true;
 }
 
-bool next_token(const struct model *model, struct activations *a, int32_t index, int32_t *token,
-                float *margin)
+bool logits_of(const struct model *model, struct activations *a, int32_t index)
 {
     const float *x = a->x + (size_t)index * (size_t)model->dim;
-    rms_norm(a->normed, x, model->final_norm, 1, model->dim);
-    multiply(a->logits, a->normed, model->classifier, 1, model->vocab_size, model->dim);
-    int32_t best = 0;
-    float second = -INFINITY;
+    rms_norm(a, a->normed, x, &model->final_norm, 1, model->norm_eps);
+    multiply(a, a->logits, a->normed, &model->classifier, 1);
     for (int32_t i = 0; i < model->vocab_size; i++) {
         if (!isfinite(a->logits[i])) {
             return complain("the model's logit of token %d is not finite", i);
         }
+    }
+    return true;
+}
+
+bool next_token(const struct model *model, struct activations *a, int32_t index, int32_t *token,
+                float *margin)
+{
+    if (!logits_of(model, a, index)) {
+        return false;
+    }
+    int32_t best = 0;
+    float second = -INFINITY;
+    for (int32_t i = 0; i < model->vocab_size; i++) {
         if (a->logits[i] > a->logits[best]) {
             second = a->logits[best];
             best = i;
@@ -145,6 +150,12 @@ bool next_token(const struct model *model, struct activations *a, int32_t index,
     return true;
 }
 
+static int32_t longest_row(const struct model *m)
+{
+    const int32_t inner = m->q_dim > m->hidden_dim ? m->q_dim : m->hidden_dim;
+    return m->dim > inner ? m->dim : inner;
+}
+
 bool activations_create(const struct model *model, int32_t max_tokens, struct activations *a)
 {
     memset(a, 0, sizeof *a);
@@ -152,14 +163,16 @@ bool activations_create(const struct model *model, int32_t max_tokens, struct ac
     a->max_tokens = max_tokens;
     a->x = calloc(n * (size_t)model->dim, sizeof(float));
     a->normed = calloc(n * (size_t)model->dim, sizeof(float));
-    a->q = calloc(n * (size_t)model->dim, sizeof(float));
+    a->q = calloc(n * (size_t)model->q_dim, sizeof(float));
     a->k = calloc(n * (size_t)model->kv_dim, sizeof(float));
     a->v = calloc(n * (size_t)model->kv_dim, sizeof(float));
-    a->attended = calloc(n * (size_t)model->dim, sizeof(float));
+    a->attended = calloc(n * (size_t)model->q_dim, sizeof(float));
     a->gate = calloc(n * (size_t)model->hidden_dim, sizeof(float));
     a->up = calloc(n * (size_t)model->hidden_dim, sizeof(float));
     a->logits = calloc((size_t)model->vocab_size, sizeof(float));
-    if (a->x && a->normed && a->q && a->k && a->v && a->attended && a->gate && a->up && a->logits) {
+    a->row = calloc((size_t)longest_row(model), sizeof(float));
+    if (a->x && a->normed && a->q && a->k && a->v && a->attended && a->gate && a->up && a->logits &&
+        a->row) {
         return true;
     }
     activations_free(a);
@@ -177,5 +190,6 @@ void activations_free(struct activations *a)
     free(a->gate);
     free(a->up);
     free(a->logits);
+    free(a->row);
     memset(a, 0, sizeof *a);
 }

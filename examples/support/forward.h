@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * forward.h: one forward pass over packed tokens of any number of sequences. All of it is local to
- * a token except attention, which is the caller's, rope included: that is where a KV cache goes.
+ * a token except attention, which is the caller's, rope and the norms of single heads included:
+ * that is where a KV cache goes.
  *
  *   x = embedding;  per layer:  x += wo * attend(wq n, wk n, wv n),    n = rms(x)
  *                               x += w2 * (silu(w1 n) * (w3 n)),       n = rms(x)
@@ -14,7 +15,8 @@
 #include "model.h"
 
 /* What attention gets for one layer, tokens packed: q and out [tokens][num_heads][head_dim], k and
- * v [tokens][kv_heads][head_dim], q and k not rotated yet. False = it failed and complained. */
+ * v [tokens][kv_heads][head_dim], q and k neither normed nor rotated yet. False = it failed and
+ * complained. */
 typedef bool attend_fn(void *context, int32_t layer, const float *q, const float *k, const float *v,
                        float *out);
 
@@ -22,13 +24,14 @@ struct activations {
     int32_t max_tokens;
     float *x;        /* [max_tokens][dim] */
     float *normed;   /* [max_tokens][dim] */
-    float *q;        /* [max_tokens][dim] */
+    float *q;        /* [max_tokens][q_dim] */
     float *k;        /* [max_tokens][kv_dim] */
     float *v;        /* [max_tokens][kv_dim] */
-    float *attended; /* [max_tokens][dim] */
+    float *attended; /* [max_tokens][q_dim] */
     float *gate;     /* [max_tokens][hidden_dim] */
     float *up;       /* [max_tokens][hidden_dim] */
     float *logits;   /* [vocab_size] */
+    float *row;      /* [the longest row of a weight], widened */
 };
 
 bool activations_create(const struct model *model, int32_t max_tokens, struct activations *a);
@@ -38,6 +41,10 @@ void activations_free(struct activations *a);
  * a->x. */
 bool forward(const struct model *model, struct activations *a, const int32_t *tokens,
              int32_t num_tokens, attend_fn *attend, void *context);
+
+/* The logits after token `index` of the last pass, in a->logits until the next call. Complains when
+ * one is not finite. */
+bool logits_of(const struct model *model, struct activations *a, int32_t index);
 
 /* The most likely token after token `index` of the last pass, and by how much its logit leads the
  * second (margin may be NULL). Complains when a logit is not finite. */

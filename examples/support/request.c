@@ -140,9 +140,9 @@ bool request_add_file(struct request_list *list, const struct model *model, cons
     return ok;
 }
 
-void request_take(struct request *request, int32_t token)
+void request_take(const struct model *model, struct request *request, int32_t token)
 {
-    if (token == TOKEN_BEGIN || token == TOKEN_END) {
+    if (token == model->begin_id || token == model->end_id) {
         request->ended = true;
         return;
     }

@@ -37,8 +37,8 @@ bool request_add_ids(struct request_list *list, const struct model *model, const
 bool request_add_file(struct request_list *list, const struct model *model, const char *path,
                       int32_t num_new);
 
-/* Takes the model's next token; TOKEN_BEGIN and TOKEN_END end the request and are not kept. */
-void request_take(struct request *request, int32_t token);
+/* Takes the model's next token; its begin and end end the request and are not kept. */
+void request_take(const struct model *model, struct request *request, int32_t token);
 
 /* Back to the prompt alone, to run it again. */
 void request_reset(struct request *request);

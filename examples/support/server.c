@@ -71,8 +71,6 @@ static bool create_cache(struct server *s)
         .k_dtype = o->dtype,
         .v_dtype = o->dtype,
         .block_size = o->block_size,
-        .sliding_window = o->window,
-        .kept_prefix = o->kept_prefix,
         .num_blocks = o->num_blocks > 0 ? o->num_blocks : (int32_t)full,
     };
     const struct pkv_cache_config config = {
@@ -287,7 +285,7 @@ static bool advance_row(struct server *s, int32_t i, int32_t last)
     if (!next_token(s->model, &s->activations, last, &token, NULL)) {
         return false;
     }
-    request_take(request, token);
+    request_take(s->model, request, token);
     if (!request->ended) {
         return true;
     }
@@ -319,22 +317,23 @@ static bool run_step(struct server *s)
 static bool count_step(struct server *s, double start)
 {
     struct serve_stats *stats = s->stats;
-    struct pkv_group_usage usage = {.size = sizeof usage};
-    if (pkv_cache_usage(s->cache, 0, &usage) != PKV_OK) {
-        return complain("usage: %s", pkv_last_error());
+    struct pkv_stats now = {.size = sizeof now};
+    if (pkv_cache_stats(s->cache, &now) != PKV_OK) {
+        return complain("stats: %s", pkv_last_error());
     }
+    const int32_t held = (int32_t)now.held_blocks;
     stats->num_steps++;
     stats->num_rows = s->rows.num_rows;
     stats->num_computed += s->rows.num_tokens;
     if (s->rows.num_rows > stats->peak_rows) {
         stats->peak_rows = s->rows.num_rows;
     }
-    if (usage.held > stats->peak_blocks) {
-        stats->peak_blocks = usage.held;
+    if (held > stats->peak_blocks) {
+        stats->peak_blocks = held;
     }
     if (s->options->progress && stats->num_steps % PROGRESS_STEPS == 0) {
         fprintf(stderr, "step %d: %d rows, %d of %d %s free, %.0f tokens/s\n", stats->num_steps,
-                s->rows.num_rows, usage.free, usage.num_blocks,
+                s->rows.num_rows, stats->num_blocks - held, stats->num_blocks,
                 s->options->storage == PKV_STORAGE_PAGED ? "blocks" : "slots",
                 (double)stats->num_computed / (now_seconds() - start + 1e-9));
     }
@@ -403,11 +402,11 @@ static bool run_requests(struct server *s)
 
 static bool read_pool_size(struct server *s)
 {
-    struct pkv_group_usage usage = {.size = sizeof usage};
-    if (pkv_cache_usage(s->cache, 0, &usage) != PKV_OK) {
-        return complain("usage: %s", pkv_last_error());
+    struct pkv_stats now = {.size = sizeof now};
+    if (pkv_cache_stats(s->cache, &now) != PKV_OK) {
+        return complain("stats: %s", pkv_last_error());
     }
-    s->stats->num_blocks = usage.num_blocks;
+    s->stats->num_blocks = (int32_t)now.num_blocks;
     return true;
 }
 

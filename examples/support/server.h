@@ -12,7 +12,7 @@ struct serve_stats {
     int32_t num_steps;
     int32_t num_rows; /* of the last step */
     int32_t peak_rows;
-    int32_t num_blocks;  /* paged: of the pool; continuous: slots */
+    int32_t num_blocks;  /* of all groups; paged: blocks, continuous: slots */
     int32_t peak_blocks; /* the largest number held at once */
     int32_t num_preemptions;
     int64_t num_computed; /* tokens that went through the model */
@@ -28,10 +28,8 @@ typedef bool after_step_fn(void *context, pkv_cache *cache, const struct serve_s
 struct serve_options {
     enum pkv_storage storage;
     enum pkv_dtype dtype; /* of the cache */
-    int32_t window;       /* 0 = none */
-    int32_t kept_prefix;
     int32_t block_size;
-    int32_t num_blocks; /* 0 = enough that nothing is ever short */
+    int32_t num_blocks; /* of each group; 0 = enough that nothing is ever short */
     int32_t max_batch;
     int32_t chunk;
     int32_t threads; /* 0 = as many as this process may run */

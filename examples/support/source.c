@@ -61,11 +61,6 @@ bool source_check(const struct source *source)
     if (source->model == NULL && (source->num_prompts > 0 || source->tokenizer != NULL)) {
         return complain("prompts, --tokenizer and --ids need --model");
     }
-    for (int32_t i = 0; i < source->num_prompts; i++) {
-        if (source->prompts[i].kind == PROMPT_TEXT && source->tokenizer == NULL) {
-            return complain("--prompt needs --tokenizer");
-        }
-    }
     return true;
 }
 
@@ -93,13 +88,13 @@ static bool add_prompt(const struct prompt *prompt, const struct tokenizer *toke
     return false;
 }
 
-static bool add_defaults(const struct source *source, const struct tokenizer *tokenizer,
-                         const struct model *model, int32_t num_new, struct request_list *requests)
+static bool add_defaults(const struct tokenizer *tokenizer, const struct model *model,
+                         int32_t num_new, struct request_list *requests)
 {
     static const char *const beginnings[] = {"", "Tim had a red ball.", "One day, a cat",
                                              "Lily and her mom"};
-    const int32_t begin = TOKEN_BEGIN;
-    if (source->tokenizer == NULL) {
+    const int32_t begin = model->begin_id;
+    if (tokenizer->pieces == NULL) {
         return request_add(requests, model, &begin, 1, num_new);
     }
     for (size_t i = 0; i < sizeof beginnings / sizeof beginnings[0]; i++) {
@@ -110,15 +105,32 @@ static bool add_defaults(const struct source *source, const struct tokenizer *to
     return true;
 }
 
+/* None where there is none: then prompts are ids. */
+static bool load_tokenizer(const struct source *source, const struct model *model,
+                           struct tokenizer *tokenizer)
+{
+    if (source->tokenizer != NULL) {
+        return tokenizer_load(source->tokenizer, model->vocab_size, tokenizer);
+    }
+    if (model->byte_vocabulary) {
+        return tokenizer_create_bytes(model->begin_id, model->end_id, tokenizer);
+    }
+    for (int32_t i = 0; i < source->num_prompts; i++) {
+        if (source->prompts[i].kind == PROMPT_TEXT) {
+            return complain("--prompt needs --tokenizer");
+        }
+    }
+    return true;
+}
+
 bool source_load(const struct source *source, const struct model *model, int32_t num_new,
                  struct tokenizer *tokenizer, struct request_list *requests)
 {
-    if (source->tokenizer != NULL &&
-        !tokenizer_load(source->tokenizer, model->vocab_size, tokenizer)) {
+    if (!load_tokenizer(source, model, tokenizer)) {
         return false;
     }
     if (source->num_prompts == 0) {
-        return add_defaults(source, tokenizer, model, num_new, requests);
+        return add_defaults(tokenizer, model, num_new, requests);
     }
     for (int32_t i = 0; i < source->num_prompts; i++) {
         if (!add_prompt(&source->prompts[i], tokenizer, model, num_new, requests)) {

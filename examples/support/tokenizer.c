@@ -6,7 +6,6 @@
  * its bytes, id = byte + 3. */
 #include "tokenizer.h"
 
-#include "model.h"
 #include "report.h"
 
 #include <math.h>
@@ -117,6 +116,8 @@ bool tokenizer_load(const char *path, int32_t vocab_size, struct tokenizer *toke
 {
     memset(tokenizer, 0, sizeof *tokenizer);
     tokenizer->vocab_size = vocab_size;
+    tokenizer->begin_id = TOKEN_BEGIN;
+    tokenizer->end_id = TOKEN_END;
     size_t num_bytes = 0;
     if (!read_file(path, MAX_FILE, &tokenizer->image, &num_bytes)) {
         return false;
@@ -126,6 +127,32 @@ bool tokenizer_load(const char *path, int32_t vocab_size, struct tokenizer *toke
     }
     tokenizer_free(tokenizer);
     return false;
+}
+
+bool tokenizer_create_bytes(int32_t begin_id, int32_t end_id, struct tokenizer *tokenizer)
+{
+    const int32_t last = begin_id > end_id ? begin_id : end_id;
+    const int32_t vocab_size = last < 256 ? 256 : last + 1;
+    *tokenizer = (struct tokenizer){.vocab_size = vocab_size,
+                                    .max_length = 1,
+                                    .begin_id = begin_id,
+                                    .end_id = end_id,
+                                    .plain_bytes = true};
+    tokenizer->image = malloc(256);
+    tokenizer->pieces = calloc((size_t)vocab_size, sizeof *tokenizer->pieces);
+    if (tokenizer->image == NULL || tokenizer->pieces == NULL) {
+        tokenizer_free(tokenizer);
+        return complain("out of memory for a vocabulary of bytes");
+    }
+    for (int32_t id = 0; id < vocab_size; id++) {
+        tokenizer->pieces[id].id = id;
+    }
+    for (int32_t byte = 0; byte < 256; byte++) {
+        tokenizer->image[byte] = (unsigned char)byte;
+        tokenizer->pieces[byte].bytes = tokenizer->image + byte;
+        tokenizer->pieces[byte].length = 1;
+    }
+    return true;
 }
 
 void tokenizer_free(struct tokenizer *tokenizer)
@@ -235,12 +262,15 @@ bool tokenizer_encode(const struct tokenizer *tokenizer, const char *text, int32
         return complain("out of memory for a prompt of %zu bytes", length);
     }
     int32_t count = 0;
-    list[0] = TOKEN_BEGIN;
-    const bool ok = encode(tokenizer, text, joined, list + 1, &count);
+    list[0] = tokenizer->begin_id;
+    const bool ok = tokenizer->plain_bytes || encode(tokenizer, text, joined, list + 1, &count);
     free(joined);
     if (!ok) {
         free(list);
         return false;
+    }
+    for (size_t i = 0; tokenizer->plain_bytes && i < length; i++) {
+        list[++count] = (unsigned char)text[i];
     }
     *ids = list;
     *num_ids = count + 1;
@@ -287,8 +317,9 @@ void tokenizer_print(const struct tokenizer *tokenizer, const int32_t *ids, int3
                      FILE *out)
 {
     for (int32_t i = 0; i < num_ids; i++) {
-        if (ids[i] != TOKEN_BEGIN && ids[i] != TOKEN_END) {
-            print_piece(&tokenizer->pieces[ids[i]], i > 0 && ids[i - 1] == TOKEN_BEGIN, out);
+        const bool begins = i > 0 && ids[i - 1] == tokenizer->begin_id;
+        if (ids[i] != tokenizer->begin_id && ids[i] != tokenizer->end_id) {
+            print_piece(&tokenizer->pieces[ids[i]], begins && !tokenizer->plain_bytes, out);
         }
     }
 }

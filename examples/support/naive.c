@@ -15,14 +15,13 @@
 /* One sequence: k and v are [num_layers][capacity][kv_dim]. */
 struct dense_cache {
     const struct model *model;
-    int32_t window;
-    int32_t kept_prefix;
+    const struct model_layer *layer; /* at hand, and the position of the token */
+    int32_t position;
     int32_t capacity;
-    int32_t position; /* of the token at hand */
     float *k;
     float *v;
     double *weights; /* [capacity] */
-    float *q;        /* [dim], the rotated query */
+    float *q;        /* [q_dim], the rotated query */
 };
 
 /* Rope on adjacent channels: pair i of each head turns by position * 10000^(-2i / head_dim). */
@@ -44,7 +43,8 @@ static void rotate(const struct model *m, float *x, int32_t position, int32_t he
 
 static bool sees(const struct dense_cache *cache, int32_t j)
 {
-    return cache->window == 0 || j > cache->position - cache->window || j < cache->kept_prefix;
+    const struct model_layer *l = cache->layer;
+    return l->window == 0 || j > cache->position - l->window || j < l->kept_prefix;
 }
 
 /* Fills cache->weights for the keys 0..position of one head, 0 where a key is not seen. */
@@ -81,9 +81,10 @@ static bool attend_dense(void *context, int32_t layer, const float *q, const flo
     const size_t kv_dim = (size_t)m->kv_dim;
     const size_t base = (size_t)layer * (size_t)cache->capacity * kv_dim;
     const size_t cell = base + (size_t)cache->position * kv_dim;
+    cache->layer = &m->layers[layer];
     memcpy(cache->k + cell, k, kv_dim * sizeof *k);
     memcpy(cache->v + cell, v, kv_dim * sizeof *v);
-    memcpy(cache->q, q, (size_t)m->dim * sizeof *q);
+    memcpy(cache->q, q, (size_t)m->q_dim * sizeof *q);
     rotate(m, cache->k + cell, cache->position, m->kv_heads);
     rotate(m, cache->q, cache->position, m->num_heads);
     for (int32_t head = 0; head < m->num_heads; head++) {
@@ -121,24 +122,23 @@ static bool decode(struct dense_cache *cache, struct activations *a, struct requ
         if (lead < *margin) {
             *margin = lead;
         }
-        request_take(request, next);
+        request_take(m, request, next);
     }
     return true;
 }
 
-bool naive_decode(const struct model *model, int32_t window, int32_t kept_prefix,
-                  struct request_list *requests, float *margin)
+bool naive_decode(const struct model *model, struct request_list *requests, float *margin)
 {
-    struct dense_cache cache = {.model = model,
-                                .window = window,
-                                .kept_prefix = kept_prefix,
-                                .capacity = request_longest(requests)};
+    if (model->rotary_mode != PKV_ROTARY_INTERLEAVED || model->layers[0].q_norm.data != NULL) {
+        return complain("a naive decode has no norms of heads and rope on adjacent channels only");
+    }
+    struct dense_cache cache = {.model = model, .capacity = request_longest(requests)};
     const size_t cells = (size_t)model->num_layers * (size_t)cache.capacity;
     struct activations a = {0};
     cache.k = calloc(cells, (size_t)model->kv_dim * sizeof(float));
     cache.v = calloc(cells, (size_t)model->kv_dim * sizeof(float));
     cache.weights = calloc((size_t)cache.capacity, sizeof(double));
-    cache.q = calloc((size_t)model->dim, sizeof(float));
+    cache.q = calloc((size_t)model->q_dim, sizeof(float));
     bool ok = cache.k != NULL && cache.v != NULL && cache.weights != NULL && cache.q != NULL;
     if (!ok) {
         complain("out of memory for a dense cache of %d tokens", cache.capacity);
