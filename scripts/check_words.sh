@@ -15,7 +15,8 @@ list=scripts/retired_words.txt
 # shellcheck disable=SC2046
 [ $# -gt 0 ] || set -- $(find include src tests bench examples scripts docs .ci -type f \
     \( -name '*.[ch]' -o -name '*.md' -o -name '*.sh' -o -name '*.[0-9]' -o -name run \)) \
-    README.md CHANGELOG.md CONTRIBUTING.md Makefile mk/*.mk
+    README.md CHANGELOG.md CONTRIBUTING.md Makefile mk/*.mk \
+    $(find bindings/python -type f \( -name '*.py' -o -name '*.md' \))
 
 awk -v counts=$counts '
     # The list comes first.

@@ -1,10 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# deps.sh [demo|check|bench|ci]: looks for the packages that a target needs and installs the missing
-# ones with apt-get where it may (root, or sudo without a password). Where it may not, it prints the
-# line to run and exits 1. jemalloc is wanted and not needed: without it a line says so, and the
-# target goes on. .ci/run alone needs it. Names are those of Debian 12.
+# deps.sh [demo|check|bench|python|ci]: looks for the packages that a target needs and installs the
+# missing ones with apt-get where it may (root, or sudo without a password). Where it may not, it
+# prints the line to run and exits 1. What is optional (jemalloc, matplotlib) is wanted and not
+# needed: without it a line says so, and the target goes on. .ci/run alone needs jemalloc. Names are
+# those of Debian 12.
 set -eu
 
 level=${1:-check}
@@ -12,19 +13,25 @@ optional=libjemalloc-dev
 case $level in
 demo) want='gcc libc6-dev make libxxhash-dev' ;;
 check) want='gcc libc6-dev make libcunit1-dev libxxhash-dev' ;;
+python)
+    want='gcc libc6-dev make libxxhash-dev python3 python3-venv python3-numpy'
+    optional=python3-matplotlib ;;
 bench) want='gcc libc6-dev make libxxhash-dev gnuplot-nox' ;;
 ci)
     want='gcc g++ libc6-dev make libjemalloc-dev libcunit1-dev libxxhash-dev clang clang-format
           libclang-rt-dev libomp-dev binutils pkg-config mandoc shellcheck python3'
     optional=
     ;;
-*) echo "usage: deps.sh [demo|check|bench|ci]" >&2; exit 2 ;;
+*) echo "usage: deps.sh [demo|check|bench|python|ci]" >&2; exit 2 ;;
 esac
 
 # CC may be "ccache gcc".
 first_word() {
     echo "${1%% *}"
 }
+
+# Debian's packages are for Debian's interpreter; PYTHON names another one.
+python=${PYTHON:-python3}
 
 # A header counts as there when the compiler finds it, wherever it was installed from.
 has_header() {
@@ -50,6 +57,8 @@ has() {
     libclang-rt-dev) echo 'int main(void) { return 0; }' |
         clang -fsanitize=thread -x c - -o /dev/null >/dev/null 2>&1 ;;
     binutils) command -v nm >/dev/null ;;
+    python3-venv) "$python" -c 'import venv, ensurepip' 2>/dev/null ;;
+    python3-*) "$python" -c "import ${1#python3-}" 2>/dev/null ;;
     gnuplot-nox) command -v gnuplot >/dev/null ;;
     *) command -v "$1" >/dev/null ;;
     esac

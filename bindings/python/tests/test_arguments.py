@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: MIT
+"""Wrong arguments: every one in turn is replaced by values of other types, shapes, dtypes and
+layouts. Each call raises TypeError, ValueError or PagedKVError, or the value was fine; nothing
+crashes, and caches stay as they were."""
+import array
+import math
+
+import numpy as np
+
+import pagedkv
+from support import Case
+
+
+def f32(*shape):
+    return np.ones(shape, np.float32)
+
+
+def read_only(x):
+    x = x.copy()
+    x.flags.writeable = False
+    return x
+
+
+def odd_address():
+    return np.frombuffer(bytearray(8 * 4 + 1), np.uint8)[1:].view(np.float32).reshape(1, 1, 8)
+
+
+STRANGE = [
+    None, True, 0, 1, -1, 7, 2**31, 2**63, 2**64, -2**70, 1.5, math.nan, math.inf, "x", "", b"x",
+    bytearray(b"xy"), [], [1], [-1], [[1]], [1.5], ["x"], [None], [2**40], (1, 2), {}, {1: 2},
+    set(), object(), len, int, array.array("f", [1.0]), array.array("d", [1.0]), memoryview(b"xy"),
+    np.float32(1), np.int32(3), np.zeros(0, np.float32), np.zeros((0, 0, 0), np.float32),
+    np.zeros((0, 2, 0, 8), np.float32), f32(8), f32(1, 8), f32(1, 1, 8), f32(1, 1, 1, 8),
+    f32(1, 1, 1, 1, 8), f32(1, 1, 9), f32(2, 1, 8), np.zeros((1, 1, 8)),
+    np.zeros((1, 1, 8), np.int32), np.zeros((1, 1, 8), ">f4"), np.zeros((1, 1, 8), object),
+    np.zeros((1, 1, 8), "U3"), np.zeros((1, 1, 8), "M8[s]"), np.zeros((1, 1, 8), [("a", "f4")]),
+    np.zeros((1, 1, 8), np.complex64), np.zeros((1, 1, 8), bool), np.zeros((1, 1, 8), np.float16),
+    np.ma.masked_array(f32(1, 1, 8)), np.broadcast_to(f32(1, 1, 1), (1, 1, 8)),
+    f32(1, 1, 16)[:, :, ::2], f32(1, 1, 8)[:, :, ::-1], np.asfortranarray(f32(3, 2, 8)),
+    np.broadcast_to(f32(1, 1, 8), (3, 1, 8)), f32(3, 1, 8)[::-1], odd_address(),
+    read_only(f32(1, 1, 8)), read_only(f32(4, 1, 4, 8)), np.lib.stride_tricks.as_strided(
+        f32(64), (4, 1, 4, 8), (4, 4, 4, 4)), np.int64([3]), np.zeros((1, 1), np.int32),
+    np.zeros((1, 0), np.int32), np.zeros((2, 3), np.int32), np.array(3), np.array([[2**40]]),
+]
+
+
+class Fuzzed(Case):
+    def every_argument(self, call, good):
+        """call(**good) works, and with any one argument replaced it works or refuses."""
+        call(**good())
+        refused = 0
+        for name in good():
+            for i, strange in enumerate(STRANGE):
+                arguments = good()
+                arguments[name] = strange
+                try:
+                    call(**arguments)
+                except (TypeError, ValueError, pagedkv.PagedKVError) as error:
+                    refused += 1
+                    self.assertTrue(str(error), f"{name} = STRANGE[{i}]: no text")
+                except Exception as error:
+                    self.fail(f"{name} = STRANGE[{i}] {strange!r}: {error!r}")
+        self.assertGreater(refused, len(good()) * len(STRANGE) // 2)
+
+
+class Fuzz(Fuzzed):
+    def test_decode_step(self):
+        self.every_argument(pagedkv.gqa_decode_step, lambda: dict(
+            query=f32(1, 1, 8), new_key=f32(1, 1, 8), new_value=f32(1, 1, 8),
+            key_cache=f32(1, 1, 3, 8), value_cache=f32(1, 1, 3, 8), num_query_heads=1,
+            num_kv_heads=1))
+
+    def test_attention(self):
+        self.every_argument(pagedkv.attention, lambda: dict(
+            query=f32(1, 2, 8), key=f32(1, 1, 8), value=f32(1, 1, 8), form="paged",
+            past_key=f32(4, 1, 4, 8), past_value=f32(4, 1, 4, 8), present_key=None,
+            present_value=None, cu_seqlens_q=[0, 1], cu_seqlens_k=None, kv_lens=[5],
+            block_table=[[2, 1]], slot_ids=None, sliding_window=3, kept_prefix=[1], causal=True,
+            position_ids=[4], attn_mask=f32(1, 1, 1, 5), bidirectional=[[]], v_in_k=False,
+            v_width=None, constants=pagedkv.Constants(rope_cos=f32(9, 2), rope_sin=f32(9, 2)),
+            out=f32(1, 2, 8), return_lse=True, workspace=None))
+
+    def test_attention_of_other_forms(self):
+        for form, others in (("dense", dict(kv_lens=[4])), ("continuous", dict(
+                kv_lens=[4], slot_ids=[0])), ("dense_copy", dict(present_key=f32(1, 1, 5, 8),
+                                                                 present_value=f32(1, 1, 5, 8)))):
+            self.every_argument(pagedkv.attention, lambda: dict(
+                query=f32(1, 2, 8), key=f32(1, 1, 8), value=f32(1, 1, 8), form=form,
+                past_key=f32(1, 1, 4, 8), past_value=f32(1, 1, 4, 8), **others))
+
+    def test_constants(self):
+        def call(**constants):
+            pagedkv.attention(f32(1, 2, 8), f32(1, 1, 8), f32(1, 1, 8),
+                              constants=pagedkv.Constants(**constants))
+        self.every_argument(call, lambda: dict(
+            q_scale=0.5, softcap=3.0, smooth_softmax=False, head_sink=f32(2), rope_cos=f32(9, 2),
+            rope_sin=f32(9, 2), rotary_offset=1, rotary_mode="interleaved", q_norm_gain=f32(8),
+            k_norm_gain=f32(8), qk_norm_eps=1e-6, norm_order="before_rope", k_scale=None,
+            v_scale=None))
+
+    def test_the_parameter_list(self):
+        def call(**arguments):
+            pagedkv.group_query_attention(**arguments)
+        self.every_argument(call, lambda: dict(
+            query=f32(1, 16), key=f32(1, 8), value=f32(1, 8), past_key=f32(4, 1, 4, 8),
+            past_value=f32(4, 1, 4, 8), kvcache_start=[[2, 1]], rope_cos=f32(9, 2),
+            rope_sin=f32(9, 2), position_ids=[4], attn_mask=f32(1, 1, 1, 5), is_causal=True,
+            q_scale=0.5, softcap=2.0, sliding_window=3, smooth_softmax=False,
+            rotary_mode="half_split", num_heads=2, kv_num_heads=1, out_present_key=None,
+            out_present_value=None, k_scale=None, v_scale=None, head_sink=f32(2),
+            q_norm_gain=f32(8), k_norm_gain=f32(8), qk_norm_eps=1e-6, slot_ids=None,
+            kept_prefix=1, cu_seqlens_q=[0, 1], cu_seqlens_k=[5], output=f32(1, 16),
+            workspace=None))
+
+    def test_workspaces(self):
+        self.every_argument(pagedkv.Workspace, lambda: dict(num_threads=1, isa="scalar"))
+
+
+def config(**others):
+    return dict(dict(groups=[pagedkv.Group(1, 8, 4, 8)], layers=[pagedkv.Layer(2)], max_seqs=4,
+                     max_seq_len=32, max_step_tokens=8, num_threads=1), **others)
+
+
+class Managed(Fuzzed):
+    def setUp(self):
+        self.cache = pagedkv.Cache(**config(prefix_cache=True, num_events=8, max_pinned_blocks=4))
+        self.addCleanup(self.check_and_destroy)
+
+    def check_and_destroy(self):
+        self.assertEqual(self.cache.check(), [])
+        self.cache.destroy(force=True)
+
+    def test_configurations(self):
+        def call(**arguments):
+            pagedkv.CacheConfig(**arguments).sizes()
+        self.every_argument(call, lambda: config(
+            max_step_rows=2, dtype="float32", bytes=0, isa="best", prefix_cache=True,
+            num_index_nodes=0, max_namespaces=0, watermark_blocks=0, max_pinned_blocks=0,
+            num_events=4, event_tokens=False, fingerprint=b"x", masked_hash_bits=0,
+            metrics_label="x", poison_freed=False, zero_freed=False, check_tokens=False,
+            no_partial_hits=False))
+
+    def test_groups_and_layers(self):
+        def call(num_heads, group, kv_layer, constants, **arguments):
+            layer = pagedkv.Layer(num_heads, group, kv_layer, constants)
+            pagedkv.CacheConfig(**config(groups=[pagedkv.Group(**arguments)],
+                                         layers=[layer])).sizes()
+        self.every_argument(call, lambda: dict(
+            num_heads=2, group=0, kv_layer=None, constants=None, kv_heads=1, k_width=8,
+            block_size=4, num_blocks=8, v_width=8, sliding_window=0, kept_prefix=0,
+            k_dtype="float32", v_dtype=None, v_in_k=False, storage="paged"))
+
+    def test_sequences(self):
+        def call(**arguments):
+            self.cache.sequence(**arguments).destroy()
+        self.every_argument(call, lambda: dict(
+            tag=1, kept_prefix=2, max_rewind=3, max_tokens=9, namespace={1: b"x"}, priority=1,
+            no_publish=False, retention_ns=5))
+        for namespace in ({1: 2}, {"a": b"x"}, {1: (b"x", -1)}, {1: (b"x", "y")}, {-1: b"x"},
+                          {0: b"x"}, {1: b"x" * 129}, {i: b"" for i in range(1, 7)}, {1: "x"}):
+            with self.assertRaises((TypeError, ValueError)):
+                self.cache.sequence(namespace=namespace)
+
+    def test_admissions_and_probes(self):
+        seq = self.cache.sequence()
+
+        def admit(**arguments):
+            seq.truncate(0)
+            seq.admit(**arguments)
+        arguments = dict(token_ids=[1, 2, 3], token_extra=[0, 0, 2**63], reserve_tokens=2,
+                         max_cached=3, bidirectional=[])
+        self.every_argument(admit, lambda: dict(arguments))
+        self.every_argument(self.cache.probe, lambda: dict(arguments, options=None))
+        self.every_argument(lambda **a: seq.fork(**a), lambda: dict(n=0, at=0))
+        self.every_argument(lambda **a: seq.truncate(**a), lambda: dict(length=0))
+        self.every_argument(lambda **a: seq.table(**a), lambda: dict(group=0))
+
+    def test_steps(self):
+        seq = self.cache.sequence()
+
+        def call(seqs, **arguments):
+            self.cache.step_fits(seqs, **arguments)
+            step = self.cache.step(seqs, **arguments)
+            self.assertLessEqual(step.num_tokens, 8)
+            step.abort()
+        self.every_argument(call, lambda: dict(
+            seqs=[seq], token_ids=[1, 2], q_lens=[2], token_extra=[0, 1], position_ids=None,
+            num_required=1, now_ns=5, bidirectional=[[]]))
+
+    def test_attends_and_commits(self):
+        def attend(**arguments):
+            seq = self.cache.sequence()
+            step = self.cache.step([seq], [1, 2], [2])
+            try:
+                step.attend(**arguments)
+            finally:
+                step.abort()
+                seq.destroy()
+        self.every_argument(attend, lambda: dict(
+            layer=0, q=f32(2, 16), k=f32(2, 8), v=f32(2, 1, 8), out=f32(2, 16), return_lse=False))
+        self.assertEqual(self.cache.usage().held, 0)
+
+    def test_the_prefix_cache(self):
+        self.every_argument(self.cache.pin, lambda: dict(
+            token_ids=[1], token_extra=[0], ttl_ns=5, now_ns=1, options=None))
+        self.every_argument(self.cache.set_priority, lambda: dict(
+            token_ids=[1], priority=1, from_token=0, to_token=1, token_extra=[0], options=None))
+        self.every_argument(self.cache.set_quota, lambda: dict(tag=1, value=b"x", num_blocks=3))
+        self.every_argument(self.cache.flush, lambda: dict(tag=1, value=b"x"))
+        self.every_argument(self.cache.events, lambda: dict(max_events=3, tokens=False))
+        self.every_argument(self.cache.probe_groups, lambda: dict(
+            token_ids=[1], token_extra=[0], max_cached=1, options=None))
+        self.every_argument(self.cache.config.prefix_keys, lambda: dict(
+            token_ids=[1] * 9, token_extra=[0] * 9, options=None))
+
+
+class Names(Case):
+    """A refusal says which argument, which value."""
+
+    def test_the_last_error_of_the_library_is_the_text(self):
+        with self.assertRaisesRegex(pagedkv.InvalidArgument, r"block_table\[0\]\[1\] = 91"):
+            pagedkv.attention(f32(1, 1, 8), f32(1, 1, 8), f32(1, 1, 8), form="paged",
+                              past_key=f32(4, 1, 4, 8), past_value=f32(4, 1, 4, 8), kv_lens=[5],
+                              block_table=[[2, 91]])
+
+    def test_the_binding_names_the_argument(self):
+        good = dict(query=f32(1, 1, 8), key=f32(1, 1, 8), value=f32(1, 1, 8))
+        for name in good:
+            for bad in (f32(1, 8), np.zeros((1, 1, 8)), f32(1, 1, 16)[:, :, ::2]):
+                with self.assertRaisesRegex(ValueError, name):
+                    pagedkv.attention(**dict(good, **{name: bad}))
+        with self.assertRaisesRegex(ValueError, "out is read-only"):
+            pagedkv.attention(**good, out=read_only(f32(1, 1, 8)))
+        with self.assertRaisesRegex(ValueError, "past_key is read-only"):
+            pagedkv.attention(**good, form="dense", past_key=read_only(f32(1, 1, 4, 8)),
+                              past_value=f32(1, 1, 4, 8), kv_lens=[1])
+
+    def test_one_class_for_each_status(self):
+        from pagedkv import _abi, _errors
+        statuses = {name: value for name, value in vars(_abi).items() if value in range(-11, 0)
+                    and name not in ("PKV_PRIORITY_EVICT_FIRST",)}
+        self.assertEqual(len(statuses), 11)
+        self.assertEqual(set(_errors.BY_STATUS), set(statuses.values()))
+        for kind in _errors.BY_STATUS.values():
+            self.assertTrue(issubclass(kind, pagedkv.PagedKVError))
