@@ -48,15 +48,17 @@ typedef void kernel_widen(enum pkv_dtype dtype, const void *x, size_t count, flo
 /* y[i] = x[i] rounded to nearest even; NaN stays NaN. y of a float dtype. */
 typedef void kernel_narrow(enum pkv_dtype dtype, const float *x, size_t count, void *y);
 
-/* Key or value vectors that will be wanted soon, of as many groups as the job has: a job brings
- * them into the second-level cache while it computes, those of a group with that group, at most as
- * many bytes as it loads. */
+/* Key or value vectors that will be wanted soon, brought into the second-level cache by a job while
+ * it computes. During group g these are the job's own vectors of group g + distance, as far as it
+ * has one; then those below, group by group, which are wanted after the job. At most as many bytes
+ * are brought with a group as it loads. */
 struct kernel_prefetch {
     const void *const *vectors; /* [num_vectors] */
     int num_vectors;            /* 0: none */
     size_t vector_bytes;        /* > 0 */
     size_t offset;              /* from each of vectors to the first group's */
     size_t group_bytes;         /* from there to the next group's */
+    int distance;               /* below the number of groups; 0: none of the job's own */
 };
 
 /* A job has groups of queries (a KV head each), which see keys or values of their own: those of

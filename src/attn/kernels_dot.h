@@ -114,6 +114,13 @@ VEC_INLINE struct kernel_dot_job dot_group(const struct kernel_dot_job *given, i
 {
     struct kernel_dot_job job = *given; /* whose fields no store to scores can change */
     const size_t row = (size_t)group * given->group_rows;
+    const struct kernel_prefetch own = {
+        .vectors = given->keys,
+        .num_vectors = given->num_keys,
+        .vector_bytes = given->width * element_bytes(given->dtype),
+        .group_bytes = given->group_bytes,
+    };
+    job.prefetch = prefetch_of_group(&given->prefetch, &own, given->num_groups, group);
     job.group_bytes = (size_t)group * given->group_bytes;
     job.q += row * given->q_stride;
     job.scores += row * TILE_KEYS;

@@ -104,6 +104,13 @@ VEC_INLINE void sum_group(enum pkv_dtype dtype, const struct kernel_weighted_sum
     struct kernel_weighted_sum_job job = *given; /* whose fields no store to acc can change */
     const size_t row = (size_t)group * given->group_rows;
     const int blocks = (given->num_queries + VEC_SUM_QUERIES - 1) / VEC_SUM_QUERIES;
+    const struct kernel_prefetch own = {
+        .vectors = given->values,
+        .num_vectors = given->num_keys,
+        .vector_bytes = given->width * element_bytes(dtype),
+        .group_bytes = given->group_bytes,
+    };
+    job.prefetch = prefetch_of_group(&given->prefetch, &own, given->num_groups, group);
     job.group_bytes = (size_t)group * given->group_bytes; /* the offset of its values */
     job.weights += row * TILE_KEYS;
     job.alpha = given->alpha != NULL ? given->alpha + row : NULL;

@@ -162,6 +162,9 @@ static float adjust_scores(const struct run *run, size_t num_queries, size_t num
     return 1.0f;
 }
 
+/* Min bytes between what is read and what is prefetched. */
+#define PREFETCH_BYTES 8192
+
 /* Keys of a run: of a block where several heads wait for memory, so that these are read in the
  * order in which they lie; of the tile elsewhere, since longer jobs suit the arithmetic. */
 static int run_keys(const struct run *run, const struct tile_rows *rows, const struct operands *o)
@@ -271,20 +274,31 @@ static struct kernel_prefetch prefetch_values(const struct operands *o, const vo
     };
 }
 
+/* How many heads further on the prefetch is in runs of so many keys. */
+static int prefetch_distance(const struct tile_rows *rows, const struct operands *o, int num_keys)
+{
+    const size_t vector_bytes =
+        o->k_vector_bytes < o->v_vector_bytes ? o->k_vector_bytes : o->v_vector_bytes;
+    const size_t head_bytes = (size_t)num_keys * vector_bytes;
+    const size_t ahead = (PREFETCH_BYTES + head_bytes - 1) / head_bytes;
+    return ahead < (size_t)rows->num_heads ? (int)ahead : 0;
+}
+
 /* The keys of all heads run by run, then the values: memory is read in the order in which it lies,
- * each run prefetched during the one before it. */
+ * each head's vectors prefetched during those of one before it. */
 static void attend_runs(const struct run *run, const struct tile_rows *rows,
                         const struct operands *o, const struct tile *next, const float *bias,
                         const struct scratch *s)
 {
     const int step = run_keys(run, rows, o);
     const int first = min_i32(step, o->num_keys);
+    const int distance = prefetch_distance(rows, o, step);
     for (int at = 0; at < o->num_keys; at += step) {
         const struct span keys = {at, min_i32(at + step, o->num_keys)};
         const int left = min_i32(step, o->num_keys - keys.end);
-        const struct kernel_prefetch prefetch = left > 0
-                                                    ? prefetch_keys(o, o->keys + keys.end, left)
-                                                    : prefetch_values(o, o->values, first);
+        struct kernel_prefetch prefetch = left > 0 ? prefetch_keys(o, o->keys + keys.end, left)
+                                                   : prefetch_values(o, o->values, first);
+        prefetch.distance = distance;
         dot_run(run, rows, o, keys, &prefetch, s);
     }
     softmax_rows(run, rows, o->num_keys, bias, s);
@@ -297,6 +311,7 @@ static void attend_runs(const struct run *run, const struct tile_rows *rows,
         } else if (next != NULL) {
             prefetch = prefetch_keys(o, next->keys, min_i32(step, next->count));
         }
+        prefetch.distance = distance;
         sum_run(run, rows, o, keys, &prefetch, s);
     }
 }

@@ -24,6 +24,23 @@ VEC_INLINE void prefetch_point(struct prefetch *prefetch)
     prefetch->end = prefetch->at + prefetch->vector_bytes;
 }
 
+/* What a job prefetches during one of its num_groups groups: of its own, or of what comes next. */
+VEC_INLINE struct kernel_prefetch prefetch_of_group(const struct kernel_prefetch *next,
+                                                    const struct kernel_prefetch *own,
+                                                    int num_groups, int group)
+{
+    const int num_own = next->distance > 0 ? num_groups - next->distance : 0;
+    struct kernel_prefetch wanted = *next;
+    if (group < num_own) {
+        wanted = *own;
+        wanted.offset = (size_t)next->distance * own->group_bytes;
+    } else {
+        wanted.offset -=
+            (size_t)num_own * next->group_bytes; /* its first group is due at num_own */
+    }
+    return wanted;
+}
+
 /* For a job whose vectors are loaded `times` times. */
 VEC_INLINE struct prefetch prefetch_start(const struct kernel_prefetch *wanted, int group,
                                           int times)
