@@ -5,6 +5,8 @@
 #ifndef PKV_ATTN_KERNELS_CONVERT_H
 #define PKV_ATTN_KERNELS_CONVERT_H
 
+#include "attn/vec_words.h"
+
 /* `count` elements from `first` on. dtype is a constant after inlining, here and in the register
  * blocks of the other kernels. */
 VEC_INLINE vf load_as(enum pkv_dtype dtype, const void *vector, size_t first, size_t count)
@@ -17,6 +19,27 @@ VEC_INLINE vf load_as(enum pkv_dtype dtype, const void *vector, size_t first, si
     case PKV_F32: break;
     }
     return vec_load_f32((const float *)vector + first, count);
+}
+
+/* Whole registers of channels that are converted together. */
+VEC_INLINE int vecs_at_once(enum pkv_dtype dtype)
+{
+    return dtype == PKV_E4M3 ? VEC_E4M3_VECS : 1;
+}
+
+/* num_vecs whole registers of channels from `first` on. */
+VEC_INLINE void load_vecs(enum pkv_dtype dtype, int num_vecs, const void *vector, size_t first,
+                          vf *out)
+{
+    const bool is_wide = num_vecs > 1 && num_vecs == vecs_at_once(dtype);
+    vwords words;
+    if (is_wide) {
+        words = vec_load_words((const uint8_t *)vector + first);
+    }
+    for (int v = 0; v < num_vecs; v++) {
+        out[v] = is_wide ? vec_of_words(&words, v)
+                         : load_as(dtype, vector, first + (size_t)v * VEC_LANES, VEC_LANES);
+    }
 }
 
 VEC_INLINE size_t element_bytes(enum pkv_dtype dtype)
@@ -34,7 +57,15 @@ VEC_INLINE size_t element_bytes(enum pkv_dtype dtype)
 /* Whole registers first: a store of part of one is expensive. */
 VEC_INLINE void widen_as(enum pkv_dtype dtype, const void *x, size_t count, float *y)
 {
+    const size_t wide = (size_t)vecs_at_once(dtype) * VEC_LANES;
     size_t i = 0;
+    for (; wide > VEC_LANES && i + wide <= count; i += wide) {
+        vf vecs[VEC_E4M3_VECS];
+        load_vecs(dtype, VEC_E4M3_VECS, x, i, vecs);
+        for (int v = 0; v < VEC_E4M3_VECS; v++) {
+            vec_store(y + i + (size_t)v * VEC_LANES, vecs[v]);
+        }
+    }
     for (; i + VEC_LANES <= count; i += VEC_LANES) {
         vec_store(y + i, load_as(dtype, x, i, VEC_LANES));
     }

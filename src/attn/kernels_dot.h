@@ -54,6 +54,29 @@ VEC_INLINE void dot_chunk(enum pkv_dtype dtype, int num_queries, int num_keys, c
     }
 }
 
+/* The same for e4m3 over the registers that are converted together. */
+VEC_INLINE void dot_wide_chunk(int num_queries, int num_keys, const float *q, size_t q_stride,
+                               const char *const *keys, size_t first, vf *sums)
+{
+    vwords words[VEC_DOT_KEYS];
+    for (int j = 0; j < num_keys; j++) {
+        words[j] = vec_load_words((const uint8_t *)keys[j] + first);
+    }
+    for (int v = 0; v < VEC_E4M3_VECS; v++) {
+        vf key[VEC_DOT_KEYS];
+        for (int j = 0; j < num_keys; j++) {
+            key[j] = vec_of_words(&words[j], v);
+        }
+        const float *at = q + first + (size_t)v * VEC_LANES;
+        for (int i = 0; i < num_queries; i++) {
+            const vf query = vec_load_once(at + (size_t)i * q_stride);
+            for (int j = 0; j < num_keys; j++) {
+                sums[i * num_keys + j] = vec_fma(query, key[j], sums[i * num_keys + j]);
+            }
+        }
+    }
+}
+
 /* Queries from `query` on against keys from `key` on. prefetch is NULL or not by a constant. */
 VEC_INLINE void dot_block(enum pkv_dtype dtype, int num_queries, int num_keys, int query, int key,
                           struct prefetch *prefetch, const struct kernel_dot_job *job)
@@ -66,7 +89,14 @@ VEC_INLINE void dot_block(enum pkv_dtype dtype, int num_queries, int num_keys, i
     for (int n = 0; n < num_queries * num_keys; n++) {
         sums[n] = vec_set(0.0f);
     }
+    const size_t wide = (size_t)vecs_at_once(dtype) * VEC_LANES;
     size_t c = 0;
+    for (; wide > VEC_LANES && c + wide <= job->width; c += wide) {
+        if (prefetch != NULL) {
+            prefetch_lines(prefetch, lines_of(VEC_DOT_KEYS * wide));
+        }
+        dot_wide_chunk(num_queries, num_keys, q, job->q_stride, keys, c, sums);
+    }
     for (; c + VEC_LANES <= job->width; c += VEC_LANES) {
         if (prefetch != NULL) {
             prefetch_lines(prefetch, lines);

@@ -16,9 +16,10 @@ VEC_INLINE void sum_key(enum pkv_dtype dtype, int num_queries, int num_vecs, con
                         const float *weights, size_t first, size_t count, vf *sums)
 {
     vf channels[VEC_SUM_VECS];
-    for (int v = 0; v < num_vecs; v++) {
-        const size_t at = first + (size_t)v * VEC_LANES;
-        channels[v] = load_as(dtype, value, at, num_vecs > 1 ? VEC_LANES : count);
+    if (num_vecs > 1) {
+        load_vecs(dtype, num_vecs, value, first, channels);
+    } else {
+        channels[0] = load_as(dtype, value, first, count);
     }
     for (int i = 0; i < num_queries; i++) {
         const vf weight = vec_set(weights[(size_t)i * TILE_KEYS]);
@@ -84,8 +85,8 @@ VEC_INLINE void sum_queries(enum pkv_dtype dtype, struct prefetch *prefetch,
                             const struct kernel_weighted_sum_job *job)
 {
     int query = 0;
-    /* twice the queries convert half as often, and e4m3 is expensive to convert */
-    if (dtype == PKV_E4M3) {
+    /* twice the queries convert half as often, where e4m3 is expensive to convert */
+    if (dtype == PKV_E4M3 && VEC_E4M3_VECS == 1) {
         query = sum_blocks(dtype, 2 * VEC_SUM_QUERIES, VEC_SUM_VECS / 2, query, prefetch, job);
     }
     query = sum_blocks(dtype, VEC_SUM_QUERIES, VEC_SUM_VECS, query, prefetch, job);

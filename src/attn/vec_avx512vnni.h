@@ -5,5 +5,6 @@
 #define PKV_ATTN_VEC_AVX512VNNI_H
 
 #include "attn/vec_avx512.h"
+#include "attn/vec_e4m3.h"
 
 #endif

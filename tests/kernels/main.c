@@ -35,6 +35,7 @@ static const struct kernel_case cases[] = {
     {"dot_packed, one part", check_dot_hi, 0, true},
     {"dot_packed, both parts", check_dot_both, 0, true},
     {"weighted_sum", check_weighted_sum, EVERY_DTYPE, false},
+    {"every code", check_codes, 1u << PKV_E4M3, false},
 };
 
 struct totals {
