@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 enum { HEADS = 8, KV_HEADS = 2, WIDTH = 64 };
-enum { BLOCK_SIZE = 16, NUM_BLOCKS = 64, MAX_BLOCKS = 4, STEPS = 40 };
+enum { BLOCK_SIZE = 64, NUM_BLOCKS = 16, MAX_BLOCKS = 4, STEPS = 200 };
 
 static void must(enum pkv_status status)
 {

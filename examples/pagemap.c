@@ -24,7 +24,8 @@
 const char program_name[] = "pagemap";
 
 enum { COLUMNS = 64, MAX_BLOCKS = 16 * COLUMNS, MAX_REQUESTS = 20000 };
-enum { NUM_SYSTEMS = 6, SYSTEM_TOKENS = 32, SYSTEM_STEP = 8, MODEL_SEED = 10 };
+enum { NUM_SYSTEMS = 6, SYSTEM_TOKENS = 256, SYSTEM_STEP = 64, MODEL_SEED = 10 };
+enum { MIN_OWN = 16, MORE_OWN = 208, MAX_PROMPT = 1024 };
 enum { PIN_EVERY = 8, PIN_FRAMES = 5 };
 
 static const char usage[] =
@@ -34,7 +35,7 @@ static const char usage[] =
     "  --every S           steps between two frames (4)\n"
     "  --delay MS          milliseconds that a frame stands on a terminal (60)\n"
     "  --num-blocks N      blocks of the pool, up to 1024 (512)\n"
-    "  --block-size B      tokens a block (8)\n"
+    "  --block-size B      tokens a block (64)\n"
     "  --max-batch M       requests that run at once (12)\n"
     "  --threads T         of attention, 0 = as many as can run (0)\n"
     "  --plain             no colours, frames one after another; so too when stdout is no "
@@ -94,7 +95,7 @@ static bool take_pair(struct options *o, const char *name, const char *value)
 static bool parse(int argc, char **argv, struct options *o)
 {
     *o = (struct options){
-        .serve = {.num_blocks = 512, .block_size = 8, .max_batch = 12, .chunk = 32},
+        .serve = {.num_blocks = 512, .block_size = 64, .max_batch = 12, .chunk = 256},
         .num_frames = 100,
         .every = 4,
         .delay = 60};
@@ -133,7 +134,7 @@ static bool make_requests(struct pagemap *map, const struct model *model, int32_
                           struct request_list *requests)
 {
     uint32_t state = 1;
-    int32_t prompt[256];
+    int32_t prompt[MAX_PROMPT];
     for (int32_t s = 0; s < NUM_SYSTEMS; s++) {
         for (int32_t i = 0; i < system_length(s); i++) {
             map->system[s][i] = below(&state, model->vocab_size);
@@ -143,7 +144,7 @@ static bool make_requests(struct pagemap *map, const struct model *model, int32_
         const int32_t one = below(&state, NUM_SYSTEMS);
         const int32_t two = below(&state, NUM_SYSTEMS);
         const int32_t s = one < two ? one : two;
-        const int32_t own = 4 + below(&state, 24);
+        const int32_t own = MIN_OWN + below(&state, MORE_OWN);
         const int32_t length = system_length(s) + own;
         memcpy(prompt, map->system[s], (size_t)system_length(s) * sizeof *prompt);
         for (int32_t i = system_length(s); i < length; i++) {
@@ -320,7 +321,7 @@ static bool run(const struct options *options)
                           .num_heads = 4,
                           .kv_heads = 2,
                           .vocab_size = 256,
-                          .seq_len = 256};
+                          .seq_len = MAX_PROMPT};
     struct pagemap map = {.options = options, .last_time = now_seconds()};
     struct serve_options serve_options = options->serve;
     serve_options.after_step = after_step;

@@ -42,6 +42,7 @@ static void must(enum pkv_status status)
 
 static void create(struct server *s, int32_t num_blocks)
 {
+    /* Blocks of 4 tokens, so that requests of a dozen tokens need several; servers take 64. */
     struct pkv_group_config group = {.kv_heads = 1, .k_width = 1, .block_size = 4};
     const struct pkv_layer_config layers[LAYERS] = {{.num_heads = 1}, {.num_heads = 1}};
     struct pkv_cache_config config = {.size = sizeof config, .groups = &group, .layers = layers};

@@ -35,7 +35,7 @@ static const char usage[] =
     "  --dtype NAME        of the cache: f32, f16, bf16, int8, e4m3 (bf16)\n"
     "  --memory GIB        for keys and values (16)\n"
     "  --seq-len N         tokens of a sequence, prompt and answer (8192)\n"
-    "  --block-size N      tokens of a block (32)\n"
+    "  --block-size N      tokens of a block (64)\n"
     "  --step-tokens N     of one step, that is the longest prefill chunk (512)\n";
 
 struct kv_model {
@@ -129,7 +129,7 @@ static bool parse(int argc, char **argv, struct options *o)
                           .dtype = "bf16",
                           .memory_gib = 16,
                           .seq_len = 8192,
-                          .block_size = 32,
+                          .block_size = 64,
                           .step_tokens = 512};
     for (int i = 1; i < argc; i += 2) {
         if (!take_pair(o, argv[i], argv[i + 1])) {

@@ -108,7 +108,7 @@ run_window() {
                 --form continuous --threads "$threads" --dtype "$dtype"
         done
     done
-    run "paged, block 16, $3 blocks in all" "$1" "$2" -1 preempts --num-blocks "$3"
+    run "paged, block 16, $3 blocks in all" "$1" "$2" -1 preempts --block-size 16 --num-blocks "$3"
     run "paged, block 7, $4 blocks in all" "$1" "$2" -1 preempts --block-size 7 --num-blocks "$4"
     for block in 1 7 16; do
         run "prefix cache, block $block" "$1" "$2" -1 hits --prefix-cache --block-size "$block"
@@ -116,8 +116,10 @@ run_window() {
     run 'prefix cache, block 64' "$1" "$2" -1 any --prefix-cache --block-size 64
     run 'prefix cache, 3 at a time, chunk 5' "$1" "$2" -1 hits --prefix-cache --max-batch 3 \
         --chunk 5
-    run 'prefix cache, bf16, 8 threads' "$1" "$2" 0.02 hits --prefix-cache --dtype bf16 --threads 8
-    run "prefix cache, block 16, $3 in all" "$1" "$2" -1 both --prefix-cache --num-blocks "$3"
+    run 'prefix cache, bf16, 8 threads' "$1" "$2" 0.02 hits --prefix-cache --dtype bf16 \
+        --threads 8 --block-size 16
+    run "prefix cache, block 16, $3 in all" "$1" "$2" -1 both --prefix-cache --block-size 16 \
+        --num-blocks "$3"
     run "prefix cache, block 7, $4 in all" "$1" "$2" -1 both --prefix-cache --block-size 7 \
         --num-blocks "$4"
     run 'paged, chunk 1' "$1" "$2" -1 any --chunk 1

@@ -38,7 +38,7 @@ static const char usage[] =
     "  --draft-noise P     percent by which its weights may differ (0)\n"
     "  --window W          sliding window, 0 = none (0)\n"
     "  --kept-prefix P     keys at the start that a window keeps (0)\n"
-    "  --block-size B      tokens a block (16)\n"
+    "  --block-size B      tokens a block (64)\n"
     "  --threads T         of attention, 0 = as this process may run (0)\n"
     "  --ids               print token ids alone, a request a line\n";
 
@@ -80,7 +80,7 @@ static bool take_pair(struct options *o, const char *name, const char *value)
 
 static bool parse(int argc, char **argv, struct options *o)
 {
-    *o = (struct options){.decoder = {.block_size = 16}, .num_new = 128, .num_drafts = 4};
+    *o = (struct options){.decoder = {.block_size = 64}, .num_new = 128, .num_drafts = 4};
     bool ok = source_create(argc, &o->source);
     for (int i = 1; ok && i < argc; i++) {
         if (strcmp(argv[i], "--ids") == 0) {

@@ -20,7 +20,7 @@ static const char usage[] =
     "  --window W          sliding window, 0 = none (0)\n"
     "  --kept-prefix P     keys at the start that a window keeps (0)\n"
     "  --form NAME         paged, continuous, or naive: without the library (paged)\n"
-    "  --block-size B      tokens a block (16)\n"
+    "  --block-size B      tokens a block (64)\n"
     "  --num-blocks N      blocks of the pool, 0 = enough for all (0)\n"
     "  --dtype NAME        of the cache: f32, f16, bf16 (f32)\n"
     "  --max-batch M       requests that run at once (8)\n"
@@ -116,7 +116,7 @@ static bool check_together(const struct options *o)
 
 bool options_parse(int argc, char **argv, struct options *options)
 {
-    *options = (struct options){.serve = {.block_size = 16, .max_batch = 8, .chunk = 16}};
+    *options = (struct options){.serve = {.block_size = 64, .max_batch = 8, .chunk = 16}};
     bool ok = source_create(argc, &options->source);
     for (int i = 1; ok && i < argc; i++) {
         if (strcmp(argv[i], "--ids") == 0) {
