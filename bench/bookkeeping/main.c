@@ -258,7 +258,8 @@ static const struct {
     {"blocks", bench_blocks},     {"steps", bench_steps},           {"sequences", bench_threads},
     {"index", bench_index},       {"hit-rate", bench_hit_rate},     {"calls", bench_calls},
     {"waits", bench_waits},       {"lengths", bench_lengths},       {"evictions", bench_evictions},
-    {"capacity", bench_capacity}, {"neighbours", bench_neighbours}, {"cascade", bench_cascade},
+    {"capacity", bench_capacity}, {"neighbours", bench_neighbours}, {"partial", bench_partial},
+    {"cascade", bench_cascade},
 };
 enum { NUM_PARTS = sizeof parts / sizeof parts[0] };
 

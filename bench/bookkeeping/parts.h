@@ -12,6 +12,7 @@ void bench_lengths(void);  /* a step of one token and a cut by one, by the lengt
 void bench_evictions(void);  /* a request that evicts, by the number of cached blocks */
 void bench_capacity(void);   /* what max_seq_len costs where it is not used, in time and in pages */
 void bench_neighbours(void); /* runs of adjacent blocks after requests of mixed life */
+void bench_partial(void);    /* what a hit inside a block costs */
 void bench_cascade(void);    /* rows that share a prefix against rows that do not */
 
 #endif
