@@ -10,6 +10,9 @@
 
 static struct trace trace;
 
+enum { NUM_BLANK = 4 };
+static const int32_t blank_percents[NUM_BLANK] = {0, 5, 12, 25};
+
 static double percent(int64_t tokens)
 {
     return 100.0 * (double)tokens / (double)trace_prompt_tokens(&trace);
@@ -114,6 +117,41 @@ static void compare_sizes(void)
     trace_free(&trace);
 }
 
+/* --- blank blocks */
+
+/* One group without a window, by the share of its blocks that is kept blank. */
+static void print_blank(const char *name, int32_t num_blocks)
+{
+    printf("%-24s %5d", name, (int)num_blocks);
+    for (int32_t i = 0; i < NUM_BLANK; i++) {
+        const struct serving serving = {
+            .full_blocks = num_blocks, .max_seqs = 4, .min_blank_percent = blank_percents[i]};
+        printf(" %7.1f", percent(served_tokens(&trace, &serving, NULL)));
+        fflush(stdout);
+    }
+    printf("\n");
+}
+
+static void compare_blank(void)
+{
+    printf("\n%-24s %5s", "prompt tokens found, %", "full");
+    for (int32_t i = 0; i < NUM_BLANK; i++) {
+        printf("  %2d %% bl", blank_percents[i]);
+    }
+    printf("\n");
+    trace_of_system_prompts(&trace, 5, 300, 1);
+    print_blank("5 system prompts", 400);
+    trace_free(&trace);
+    for (int32_t is_random = 0; is_random < 2; is_random++) {
+        trace_of_chats(&trace, 12, 12, is_random != 0, 1);
+        print_blank(is_random ? "12 chats at random" : "12 chats in turn", 750);
+        trace_free(&trace);
+    }
+    trace_of_turns(&trace, 4, 32, 1000, 1);
+    print_blank("1000 turns of 32 chats", 2048);
+    trace_free(&trace);
+}
+
 int main(void)
 {
     printf("%-24s %4s %5s %5s  %7s %7s %9s %7s %7s %7s %7s\n", "prompt tokens found, %", "W",
@@ -135,5 +173,6 @@ int main(void)
     }
     print_all_shared();
     compare_sizes();
+    compare_blank();
     return 0;
 }

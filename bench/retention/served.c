@@ -37,7 +37,8 @@ static pkv_cache *open_cache(const struct serving *serving)
                                             .max_step_tokens = TRACE_CHUNK,
                                             .num_threads = 1,
                                             .prefix_cache = true,
-                                            .no_partial_hits = !serving->is_partial};
+                                            .no_partial_hits = !serving->is_partial,
+                                            .min_blank_percent = serving->min_blank_percent};
     pkv_cache *cache;
     measure_must(pkv_cache_create(&config, &cache), "pkv_cache_create");
     return cache;

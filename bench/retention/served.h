@@ -18,6 +18,7 @@ struct serving {
     int32_t max_seqs;   /* of the cache; one runs at a time */
     int32_t block_size; /* 0 = TRACE_BLOCK */
     bool is_partial;    /* hits may end inside a block */
+    int32_t min_blank_percent;
 };
 
 /* Prompt tokens that were adopted. blocks, if not NULL, receives those of the two groups. */

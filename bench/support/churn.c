@@ -179,6 +179,7 @@ static struct churn *open_churn(const struct churn_pool *pool, int32_t rows, int
     server_init(&churn->server, LIVE + rows, longest, pool->num_blocks);
     churn->server.group.block_size = pool->block_size;
     churn->server.config.prefix_cache = pool->prefix_cache;
+    churn->server.config.min_blank_percent = pool->min_blank_percent;
     churn->server.config.watermark_blocks = watermark > MIN_WATERMARK ? watermark : MIN_WATERMARK;
     server_open(&churn->server);
     churn->server.skips_attention = true;

@@ -20,6 +20,7 @@ struct churn_pool {
     int32_t block_size, num_blocks;
     bool prefix_cache;
     bool in_order; /* ids are handed out in the order in which they became free, as by a queue */
+    int32_t min_blank_percent;
 };
 
 /* The mean length of runs of adjacent blocks in the tables of the second half of the requests, and

@@ -194,6 +194,14 @@ struct pkv_cache_config {
      * request's first step copies (pkv_seq_admit). A caller compiled against headers without this
      * field gets whole blocks. */
     bool no_partial_hits;
+    /* Blank blocks, free ones that are not cached, that are kept while cached blocks fill the rest
+     * of a group, in percent of its blocks, in [0, 100]; 0 = none. When a request takes blocks and
+     * fewer would be left, cached ones are evicted early, in the order of eviction; not those of a
+     * priority above 0, and not in groups with a window. So the blocks of a sequence lie side by
+     * side, and attention reads longer pieces; but that share of the cache finds nothing
+     * (docs/sizing.md). It never makes an admission or a step wait: blank blocks are there to be
+     * taken. */
+    int32_t min_blank_percent;
 };
 
 /* Exact sizes of a cache in bytes. */

@@ -165,17 +165,33 @@ static int32_t group_to_evict_from(const struct prefix_index *index)
     return best;
 }
 
+/* The next block of a class of cached ones, which stays free. */
+static int32_t evict(struct prefix_index *index, int32_t group, int32_t class)
+{
+    const int32_t block = block_pool_head(index->pools[group], class);
+    const struct prefix_ref node = prefix_index_node_of(index, group, block);
+    index->num_evictions += prefix_node_is_live(&index->nodes, node); /* else it was flushed */
+    (void)unlink_and_reclass(index, group, block);
+    return block;
+}
+
 bool prefix_blocks_evict(struct prefix_index *index)
 {
     const int32_t group = group_to_evict_from(index);
     const int32_t class = prefix_order_next_cached(index, group);
-    if (class == PREFIX_CLASS_UNINDEXED) {
-        return false;
+    return class != PREFIX_CLASS_UNINDEXED && evict(index, group, class) != NO_BLOCK;
+}
+
+int32_t prefix_index_evict_early(struct prefix_index *index, int32_t group)
+{
+    const int32_t class = prefix_order_next_cached(index, group);
+    if (class == PREFIX_CLASS_UNINDEXED || class >= PREFIX_CLASS_PRIORITY + PREFIX_NUM_STANDINGS) {
+        return NO_BLOCK;
     }
-    const int32_t block = block_pool_head(index->pools[group], class);
-    const struct prefix_ref node = prefix_index_node_of(index, group, block);
-    index->num_evictions += prefix_node_is_live(&index->nodes, node);
-    return unlink_and_reclass(index, group, block);
+    if (class >= PREFIX_CLASS_PRIORITY) {
+        prefix_order_evicts(index, group);
+    }
+    return evict(index, group, class);
 }
 
 int32_t prefix_index_take(struct prefix_index *index, int32_t group)

@@ -34,6 +34,10 @@ int32_t prefix_index_attach(struct prefix_index *index, struct prefix_ref node, 
  * its node if it had one; NO_BLOCK when none is free. */
 int32_t prefix_index_take(struct prefix_index *index, int32_t group);
 
+/* Takes the next cached block of the group, in the order of eviction, from its node, and returns
+ * it: it is free as before, and cached no more. NO_BLOCK when no block of priority 0 is cached. */
+int32_t prefix_index_evict_early(struct prefix_index *index, int32_t group);
+
 /* One reference less; true when the block is free now. Its class: that of its node's priority, or,
  * when is_out_of_window (released because no query of the sequence sees it any more) and no
  * retention point covers it, out of the window. Drop a sequence's blocks last block first, so that

@@ -15,22 +15,25 @@
 #include "pages/page_store.h"
 #include "prefix/prefix_blocks.h"
 
+enum { EVICTED_EARLY = 4 }; /* blocks for each that is taken */
+
 static bool is_indexed(const struct block_set *blocks, int32_t block)
 {
     return blocks->context->index != NULL &&
            prefix_index_node_of(blocks->context->index, blocks->group, block).index != PREFIX_NONE;
 }
 
-/* The next block to be evicted; how long it was free is counted. */
-static int32_t take_from_index(struct block_set *blocks)
+/* The next block to be evicted, which `next` takes from the index; how long it was free is counted.
+ * NO_BLOCK when there is none. */
+static int32_t evict(struct block_set *blocks,
+                     int32_t (*next)(struct prefix_index *index, int32_t group))
 {
-    struct prefix_index *index = blocks->context->index;
-    const uint64_t evictions = prefix_index_counters(index).evictions;
-    const int32_t block = prefix_index_take(index, blocks->group);
-    const bool was_evicted = prefix_index_counters(index).evictions != evictions;
-    const uint64_t freed_ns = blocks->at[block].freed_ns;
-    if (was_evicted && freed_ns != 0) {
-        blocks->context->counters->evicted_age_ns += blocks->context->now_ns - freed_ns;
+    const struct block_context *context = blocks->context;
+    const uint64_t evictions = prefix_index_counters(context->index).evictions;
+    const int32_t block = next(context->index, blocks->group);
+    const bool was_evicted = prefix_index_counters(context->index).evictions != evictions;
+    if (was_evicted && blocks->at[block].freed_ns != 0) {
+        context->counters->evicted_age_ns += context->now_ns - blocks->at[block].freed_ns;
     }
     return block;
 }
@@ -70,11 +73,32 @@ static void begin_use(struct block_set *blocks, int32_t block, int32_t writer, b
     count_sliding(blocks, block, false, slides);
 }
 
+/* Before `count` blocks are taken: evicts until min_blank are left behind them, but never many more
+ * than are taken, so that no call pays for what others left. */
+static void evict_early(struct block_set *blocks, int32_t count)
+{
+    const int64_t num_blank = block_num_free(blocks) - block_num_cached(blocks);
+    const int64_t missing =
+        min_i64((int64_t)blocks->min_blank + count - num_blank, EVICTED_EARLY * (int64_t)count);
+    for (int64_t i = 0; i < missing; i++) {
+        const int32_t block = evict(blocks, prefix_index_evict_early);
+        if (block == NO_BLOCK) {
+            return;
+        }
+        if (blocks->at[block].is_stale) {
+            block_scrub(blocks, block);
+        }
+    }
+}
+
 void block_take(struct block_set *blocks, int32_t near, int32_t count, int32_t writer, bool slides,
                 int32_t *ids)
 {
+    if (blocks->min_blank > 0) {
+        evict_early(blocks, count);
+    }
     for (int32_t i = block_pool_take_near(blocks->pool, near, count, ids); i < count; i++) {
-        ids[i] = blocks->context->index != NULL ? take_from_index(blocks)
+        ids[i] = blocks->context->index != NULL ? evict(blocks, prefix_index_take)
                                                 : block_pool_take(blocks->pool);
         pkv_assert(ids[i] != NO_BLOCK);
     }

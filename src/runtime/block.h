@@ -64,7 +64,8 @@ struct block_set {
     struct block *at; /* [num_blocks] */
     int32_t num_blocks;
     int32_t block_size;
-    int32_t group; /* by which the index knows them */
+    int32_t group;     /* by which the index knows them */
+    int32_t min_blank; /* free and not cached: kept by evicting early; 0 = none */
     int32_t num_pinned;
     int32_t num_windowed; /* held blocks all of whose holders slide */
 };
@@ -77,7 +78,8 @@ enum block_writer_change {
 };
 
 /* `count` free blocks with `writer` as their holder, who goes on behind block near (NO_BLOCK: who
- * begins). There must be as many; cached ones are evicted, in their order, when no others are left.
+ * begins). There must be as many; cached ones are evicted, in their order, when no others are left,
+ * or when fewer than min_blank are.
  * ids [count] ascend from near on (alloc/block_pool.h), so that blocks lie side by side where that
  * takes nothing from anybody. */
 void block_take(struct block_set *blocks, int32_t near, int32_t count, int32_t writer, bool slides,

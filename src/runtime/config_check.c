@@ -189,6 +189,7 @@ static enum pkv_status check_whole(const struct pkv_cache_config *config)
         {"num_events", config->num_events, 0, INT32_MAX},
         {"fingerprint_bytes", config->fingerprint_bytes, 0, INT32_MAX},
         {"masked_hash_bits", config->masked_hash_bits, 0, PREFIX_KEY_BITS},
+        {"min_blank_percent", config->min_blank_percent, 0, 100},
     };
     enum pkv_status status = check_bounds("", bounds, sizeof bounds / sizeof bounds[0]);
     if (status == PKV_OK) {

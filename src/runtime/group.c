@@ -56,7 +56,16 @@ void group_carve(const struct pkv_cache_config *config, const struct config_grou
     group->blocks.at = carve(carver, num_blocks, sizeof *group->blocks.at);
 }
 
-static enum pkv_status build_pool(struct group *group, const struct pkv_hooks *hooks)
+/* Windows are short, and each of their blocks decides a hit: none is evicted early. */
+static int32_t min_blank_of(const struct group *group, const struct pkv_cache_config *config)
+{
+    const bool keeps_any = config->prefix_cache && group->config->sliding_window == 0;
+    const int64_t percent = keeps_any ? config->min_blank_percent : 0;
+    return (int32_t)divide_up(percent * group->config->num_blocks, 100);
+}
+
+static enum pkv_status build_pool(struct group *group, const struct pkv_cache_config *config,
+                                  const struct pkv_hooks *hooks)
 {
     const int32_t num_blocks = group->config->num_blocks;
     for (int32_t i = 0; i < num_blocks; i++) {
@@ -65,6 +74,7 @@ static enum pkv_status build_pool(struct group *group, const struct pkv_hooks *h
     group->blocks.num_blocks = num_blocks;
     group->blocks.block_size = group->config->block_size;
     group->blocks.group = group->index;
+    group->blocks.min_blank = min_blank_of(group, config);
     return pkv_pool_create(num_blocks, hooks, &group->blocks.pool);
 }
 
@@ -86,7 +96,7 @@ static enum pkv_status build_tables(struct group *group, const struct pkv_cache_
     tables->max_blocks = of->max_blocks;
     tables->sliding_window = group->config->sliding_window;
     promise_init(&tables->promises, group->config, config->max_step_tokens);
-    return build_pool(group, hooks);
+    return build_pool(group, config, hooks);
 }
 
 static enum pkv_status resolve_views(struct group *group, const struct pkv_page_geometry *geometry)

@@ -33,6 +33,7 @@ static void good(struct fuzz *fuzz, struct setup *s)
         s->config.max_pinned_blocks = fuzz_in(fuzz, 0, 8);
         s->config.num_events = fuzz_in(fuzz, 0, 32);
         s->config.max_namespaces = fuzz_in(fuzz, 0, 8);
+        s->config.min_blank_percent = fuzz_in(fuzz, 0, 1) * fuzz_in(fuzz, 0, 100);
     }
     for (int32_t g = 0; g < s->config.num_groups; g++) {
         s->groups[g] = (struct pkv_group_config){.kv_heads = 1,
@@ -67,16 +68,16 @@ static void spoil_group(struct fuzz *fuzz, struct pkv_group_config *g)
 
 static void spoil_whole(struct fuzz *fuzz, struct pkv_cache_config *c)
 {
-    int32_t *const counts[] = {&c->max_seqs,          &c->max_seq_len,      &c->max_step_rows,
-                               &c->max_step_tokens,   &c->num_index_nodes,  &c->max_namespaces,
-                               &c->max_pinned_blocks, &c->num_events,       &c->watermark_blocks,
-                               &c->masked_hash_bits,  &c->fingerprint_bytes};
+    int32_t *const counts[] = {&c->max_seqs,          &c->max_seq_len,       &c->max_step_rows,
+                               &c->max_step_tokens,   &c->num_index_nodes,   &c->max_namespaces,
+                               &c->max_pinned_blocks, &c->num_events,        &c->watermark_blocks,
+                               &c->masked_hash_bits,  &c->fingerprint_bytes, &c->min_blank_percent};
     switch (fuzz_in(fuzz, 0, 5)) {
     case 0: c->size -= (size_t)fuzz_in(fuzz, 1, 16); break;
     case 1: c->dtype = (enum pkv_dtype)fuzz_in(fuzz, -1, 6); break;
     case 2: c->bytes = (size_t)fuzz_int64(fuzz, 9); break;
     case 3: c->poison_freed = c->zero_freed = true; break;
-    default: *counts[fuzz_in(fuzz, 0, 10)] = fuzz_int32(fuzz, 40); break;
+    default: *counts[fuzz_in(fuzz, 0, 11)] = fuzz_int32(fuzz, 40); break;
     }
 }
 

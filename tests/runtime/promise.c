@@ -728,6 +728,7 @@ static void open_world(struct world *w, uint64_t seed)
     c->config.max_step_tokens = 1 + below(w, 40);
     c->config.watermark_blocks = below(w, 3);
     c->config.no_partial_hits = below(w, 3) == 0;
+    c->config.min_blank_percent = below(w, 2) * below(w, 60);
     c->groups[0].num_blocks = 20 + below(w, 20);
     c->groups[0].sliding_window = below(w, 3) == 0 ? 1 + below(w, 12) : 0;
     struct pkv_group_config *window = case_add_group(c);

@@ -602,6 +602,7 @@ static void configure(struct model *m, int32_t variant)
     c->config.max_pinned_blocks = 3;
     c->config.watermark_blocks = below(m, 3);
     c->config.no_partial_hits = below(m, 4) == 0;
+    c->config.min_blank_percent = below(m, 2) * below(m, 60);
     c->groups[0].block_size = 1 + below(m, 4);
     c->groups[0].num_blocks = 14 + below(m, 30);
     if (below(m, 2) == 0) {

@@ -213,6 +213,7 @@ static void open_world(struct world *w, uint64_t seed)
     w->random.state = seed;
     prefix_init(&w->c);
     w->c.config.no_partial_hits = false;
+    w->c.config.min_blank_percent = below(w, 2) * 20;
     w->c.groups[0].num_blocks = 40;
     struct pkv_group_config *window = case_add_group(&w->c);
     window->sliding_window = 9;

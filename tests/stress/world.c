@@ -41,6 +41,7 @@ void world_configure(struct world *world, int variant)
                                         .isa = test_isa(),
                                         .prefix_cache = true,
                                         .watermark_blocks = 2,
+                                        .min_blank_percent = variant == 0 ? 15 : 0,
                                         .max_pinned_blocks = 12,
                                         .num_events = 64,
                                         .event_tokens = true,

@@ -88,7 +88,7 @@ class Layer:
 
 _COUNTS = ("max_seqs", "max_seq_len", "max_step_rows", "max_step_tokens", "num_index_nodes",
            "max_namespaces", "watermark_blocks", "max_pinned_blocks", "num_events",
-           "masked_hash_bits")
+           "masked_hash_bits", "min_blank_percent")
 _FLAGS = ("poison_freed", "zero_freed", "prefix_cache", "event_tokens", "check_tokens",
           "no_partial_hits")
 
@@ -127,6 +127,7 @@ class CacheConfig:
     zero_freed: bool = False
     check_tokens: bool = False
     no_partial_hits: bool = False
+    min_blank_percent: int = 0
 
     def __post_init__(self):
         for name, kind in (("groups", Group), ("layers", Layer)):

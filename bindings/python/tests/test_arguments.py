@@ -138,7 +138,8 @@ class Managed(Fuzzed):
             num_index_nodes=0, max_namespaces=0, watermark_blocks=0, max_pinned_blocks=0,
             num_events=4, event_tokens=False, fingerprint=b"x", masked_hash_bits=0,
             metrics_label="x", poison_freed=False, zero_freed=False, check_tokens=False,
-            no_partial_hits=False))
+            no_partial_hits=False,
+            min_blank_percent=0))
 
     def test_groups_and_layers(self):
         def call(num_heads, group, kv_layer, constants, **arguments):
