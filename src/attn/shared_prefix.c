@@ -14,8 +14,12 @@
 #include <string.h>
 
 #include "attn/kernels.h"
+#include "base/build.h"
 #include "base/checked.h"
 #include "base/minmax.h"
+
+/* Each table's first entry lies in a page of its own: so many rows ahead it is loaded. */
+#define PREFETCH_ROWS 16
 
 /* Rows search_order[begin, end) share all spans before `span`. */
 struct row_set {
@@ -240,6 +244,10 @@ bool shared_prefix_split(pkv_plan *plan)
         return true;
     }
     for (int32_t b = 0; b < plan->num_rows; b++) {
+        const int32_t ahead = min_i32(b + PREFETCH_ROWS, plan->num_rows - 1);
+        if (rows[ahead].table != NULL) {
+            PKV_PREFETCH(rows[ahead].table);
+        }
         if (rows[b].table != NULL && rows[b].q_len == 1 && past_spans(&rows[b]) > 0) {
             int32_t *head = bucket_of(&chains, rows, rows[b].table[0]);
             chains.next[b] = *head;

@@ -35,9 +35,14 @@
 #define PKV_COMPILER "C17"
 #endif
 
-/* Starts loading memory that will be read soon. */
+/* Starts loading memory that will be read soon. gcc leaves out calls of functions that do nothing
+ * else, as if they had no effect: the empty statement of assembly is one. */
 #if defined(__GNUC__)
-#define PKV_PREFETCH(address) __builtin_prefetch(address)
+#define PKV_PREFETCH(address) (__builtin_prefetch(address), pkv_prefetched())
+static inline void pkv_prefetched(void)
+{
+    __asm__ volatile("");
+}
 #else
 #define PKV_PREFETCH(address) ((void)(address))
 #endif

@@ -30,6 +30,14 @@ struct prefix_ref prefix_index_node_of(const struct prefix_index *index, int32_t
 int32_t prefix_index_attach(struct prefix_index *index, struct prefix_ref node, int32_t group,
                             int32_t block);
 
+/* Loads what attaching writes of a block. */
+static inline void prefix_index_prefetch_block(const struct prefix_index *index, int32_t group,
+                                               int32_t block)
+{
+    PKV_PREFETCH(&index->block_nodes[group][block]);
+    PKV_PREFETCH(&index->block_uses[group][block]);
+}
+
 /* A block of the group's pool with a count of one, the next in the order of eviction, taken from
  * its node if it had one; NO_BLOCK when none is free. */
 int32_t prefix_index_take(struct prefix_index *index, int32_t group);

@@ -178,6 +178,14 @@ static inline void prefix_index_release(struct prefix_index *index, struct prefi
     prefix_node_release(&index->nodes, node);
 }
 
+/* Loads a node under which another will be made. */
+static inline void prefix_index_prefetch(const struct prefix_index *index, struct prefix_ref node)
+{
+    if (node.index != PREFIX_NONE) {
+        prefix_node_prefetch(&index->nodes, node.index);
+    }
+}
+
 /* NULL for a stale ref and for the root. Valid until the next call that changes the index. */
 static inline const struct prefix_node *prefix_index_node(const struct prefix_index *index,
                                                           struct prefix_ref node)

@@ -57,6 +57,18 @@ int32_t prefix_node_search(struct prefix_node_table *table, const struct prefix_
     return PREFIX_NONE;
 }
 
+/* Loads the node that is made next. */
+static void prefetch_next(const struct prefix_node_table *table)
+{
+    const int32_t next = table->free_head != 0 ? table->free_head - 1 : table->num_touched;
+    if (next < table->max_nodes) {
+        prefix_node_prefetch(table, next);
+        PKV_PREFETCH(prefix_node_tokens(table, next));
+        PKV_PREFETCH(prefix_node_blocks(table, next));
+        PKV_PREFETCH(prefix_node_used(table, next));
+    }
+}
+
 /* An unused node, its generation in place; PREFIX_NONE when there is none. */
 static int32_t take_node(struct prefix_node_table *table)
 {
@@ -68,6 +80,7 @@ static int32_t take_node(struct prefix_node_table *table)
         taken = table->num_touched++;
         memset(&table->nodes[taken], 0, sizeof table->nodes[taken]);
     }
+    prefetch_next(table);
     return taken;
 }
 

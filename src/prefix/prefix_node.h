@@ -20,6 +20,7 @@
 #ifndef PKV_PREFIX_NODE_H
 #define PKV_PREFIX_NODE_H
 
+#include "base/build.h"
 #include "prefix/prefix_content.h"
 #include "prefix/prefix_namespace.h"
 
@@ -117,6 +118,15 @@ static inline int32_t *prefix_node_blocks(const struct prefix_node_table *table,
 static inline uint32_t *prefix_node_used(const struct prefix_node_table *table, int32_t node)
 {
     return table->used + (size_t)node * (size_t)table->num_groups;
+}
+
+/* Loads a node, which is less than two lines of the processor's cache. */
+static inline void prefix_node_prefetch(const struct prefix_node_table *table, int32_t node)
+{
+    const unsigned char *bytes = (const unsigned char *)&table->nodes[node];
+    PKV_PREFETCH(bytes);
+    PKV_PREFETCH(bytes + sizeof(struct prefix_node) / 2);
+    PKV_PREFETCH(bytes + sizeof(struct prefix_node) - 1);
 }
 
 static inline bool prefix_node_is_tail(const struct prefix_node_table *table,

@@ -57,6 +57,25 @@ enum prefix_insert prefix_index_insert(struct prefix_index *index, struct prefix
     return is_found ? PREFIX_FOUND : PREFIX_NEW;
 }
 
+uint32_t prefix_index_prefetch_bucket(const struct prefix_index *index, struct prefix_ref parent,
+                                      int32_t namespace_id, const int32_t *tokens,
+                                      const uint64_t *extra)
+{
+    const struct prefix_content content =
+        prefix_index_content(index, parent, namespace_id, tokens, extra);
+    const uint32_t bucket = prefix_node_bucket(&index->nodes, content.key);
+    PKV_PREFETCH(&index->nodes.buckets[bucket]);
+    return bucket;
+}
+
+void prefix_index_prefetch_found(const struct prefix_index *index, uint32_t bucket)
+{
+    const int32_t at = index->nodes.buckets[bucket] - 1;
+    if (at != PREFIX_NONE) {
+        prefix_node_prefetch(&index->nodes, at);
+    }
+}
+
 /* The content of a tail, filled up with zeros in the index's scratch. */
 static struct prefix_content tail_content(struct prefix_index *index,
                                           const struct prefix_start *start)

@@ -26,6 +26,13 @@ enum prefix_insert prefix_index_insert(struct prefix_index *index, struct prefix
                                        const uint64_t *extra, int32_t priority,
                                        struct prefix_ref *node);
 
+/* Of what an insertion reads, the bucket of its content, and, when that is there, the node that is
+ * found through it: both are loaded. For callers that are about to insert several. */
+uint32_t prefix_index_prefetch_bucket(const struct prefix_index *index, struct prefix_ref parent,
+                                      int32_t namespace_id, const int32_t *tokens,
+                                      const uint64_t *extra);
+void prefix_index_prefetch_found(const struct prefix_index *index, uint32_t bucket);
+
 /* A tail: fewer tokens than a block, which nothing goes on from. Makes a node for them, which the
  * caller holds, and whose blocks are still to be attached; PREFIX_ROOT when another node has them
  * all, when the parent was flushed, or no node is free. For an index with config.finds_partial. */

@@ -174,11 +174,7 @@ static enum pkv_status check_prompt(const pkv_cache *cache, const struct pkv_bat
 static void prefetch_row(const pkv_cache *cache, int32_t seq, int32_t at)
 {
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
-        const struct group *group = &cache->groups[g];
-        if (group_is_paged(group)) {
-            PKV_PREFETCH(&group->tables.at[seq]);
-            PKV_PREFETCH(seq_table_entries(&group->tables, seq) + at / group->config->block_size);
-        }
+        PKV_PREFETCH(&cache->groups[g].tables.at[seq]);
     }
     if (cache_has_reuse(cache)) {
         seq_tokens_prefetch(&cache->reuse.tokens, seq, at);

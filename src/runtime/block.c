@@ -108,15 +108,18 @@ void block_take(struct block_set *blocks, int32_t near, int32_t count, int32_t w
     }
 }
 
-void block_prefetch(const struct block_set *blocks, int32_t block, bool is_free)
+void block_prefetch_take(const struct block_set *blocks, int32_t block)
 {
     PKV_PREFETCH(&blocks->at[block]);
     PKV_PREFETCH(&blocks->pool->records[block]);
-    if (is_free) {
-        PKV_PREFETCH(&blocks->pool->runs.lengths[block]);
-    } else if (blocks->context->index != NULL) {
-        PKV_PREFETCH(&blocks->context->index->block_nodes[blocks->group][block]);
-    }
+    PKV_PREFETCH(&blocks->pool->runs.lengths[block]);
+}
+
+void block_prefetch_publish(const struct block_set *blocks, int32_t block)
+{
+    PKV_PREFETCH(&blocks->at[block]);
+    PKV_PREFETCH(&blocks->pool->records[block]);
+    prefix_index_prefetch_block(blocks->context->index, blocks->group, block);
 }
 
 void block_share(struct block_set *blocks, int32_t block, int32_t num_cells, int32_t holder,
@@ -222,9 +225,12 @@ bool block_claim(struct block_set *blocks, int32_t block, int32_t seq, int32_t o
 {
     struct block *state = &blocks->at[block];
     const bool is_writer = state->writer == seq;
-    const bool is_alone = pkv_pool_ref_count(blocks->pool, block) == 1;
-    const bool is_past_frozen = offset >= state->frozen && (is_writer || state->writer == NO_SEQ);
     *change = WRITER_UNCHANGED;
+    if (is_writer && offset >= state->frozen) {
+        return true; /* neither its count nor the index is looked at: each is a miss of the cache */
+    }
+    const bool is_alone = pkv_pool_ref_count(blocks->pool, block) == 1;
+    const bool is_past_frozen = offset >= state->frozen && state->writer == NO_SEQ;
     if ((is_alone || is_past_frozen) && !is_indexed(blocks, block)) {
         if (!is_writer) {
             state->writer = seq;
@@ -261,7 +267,7 @@ void block_unclaim(struct block_set *blocks, int32_t block, int32_t seq,
     struct block *state = &blocks->at[block];
     if (change == WRITER_SET && state->writer == seq) {
         state->writer = NO_SEQ;
-    } else if (change == WRITER_CLEARED && state->writer == NO_SEQ) {
+    } else if (change == WRITER_CLEARED && state->writer == NO_SEQ && !is_indexed(blocks, block)) {
         state->writer = seq;
     }
 }

@@ -7,6 +7,7 @@
 #define PKV_RUNTIME_BLOCK_H
 
 #include "alloc/block_table.h"
+#include "base/build.h"
 #include "pagedkv/alloc.h"
 #include "pagedkv/pages.h"
 #include "prefix/prefix_index.h"
@@ -19,6 +20,7 @@
  * no sequence writes it again.
  *
  *   count = number of holders,  a free block has writer NO_SEQ and frozen 0
+ *   a block that has a node has writer NO_SEQ
  *   writer = the one sequence that may write cells from frozen on without a copy, or NO_SEQ
  *   count > 1:  every holder but the writer reads only cells [0, frozen)
  *   count = 1:  frozen = 0
@@ -85,8 +87,15 @@ enum block_writer_change {
 void block_take(struct block_set *blocks, int32_t near, int32_t count, int32_t writer, bool slides,
                 int32_t *ids);
 
-/* The block will be written soon, or taken if it is free: what is known of it is loaded. */
-void block_prefetch(const struct block_set *blocks, int32_t block, bool is_free);
+/* Loads what will soon be read of a block: by a claim of its writer, when it is taken, and when it
+ * is given a node. Blocks of different sequences lie far apart. */
+static inline void block_prefetch_claim(const struct block_set *blocks, int32_t block)
+{
+    PKV_PREFETCH(&blocks->at[block]);
+}
+
+void block_prefetch_take(const struct block_set *blocks, int32_t block);
+void block_prefetch_publish(const struct block_set *blocks, int32_t block);
 
 /* One more holder, who does not slide and will read cells [0, num_cells), beside `holder`, who has
  * num_held there. */

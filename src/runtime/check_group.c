@@ -67,6 +67,11 @@ static int64_t check_table(pkv_cache *cache, int32_t g, int32_t seq, struct repo
         return 0;
     }
     int64_t num_runs = 0;
+    report_expect(report,
+                  table->tail_entry < 0 || (table->tail_entry < group->tables.num_set[seq] &&
+                                            entries[table->tail_entry] == table->tail_block),
+                  "a newest entry that names another block (group %d, sequence %d, entry %d)", g,
+                  seq, table->tail_entry);
     report_expect(report, table->end >= length / group->config->block_size,
                   "a table that ends before its tokens (group %d, sequence %d, end %d)", g, seq,
                   table->end);
@@ -162,6 +167,11 @@ static void check_block(const pkv_cache *cache, int32_t g, int32_t block, struct
                   "a block's number of holders that slide (group %d, block %d)", g, block);
     report_expect(report, count == 0 || !state->is_stale,
                   "a held block to be overwritten (group %d, block %d)", g, block);
+    report_expect(report,
+                  state->writer == NO_SEQ || cache->reuse.index == NULL ||
+                      prefix_index_node_of(cache->reuse.index, g, block).index == PREFIX_NONE,
+                  "a writer of a block that has a node (group %d, sequence %d, block %d)", g,
+                  state->writer, block);
     report_expect(report, state->writer == NO_SEQ || tally->writer_holds,
                   "a writer that does not hold its block (group %d, sequence %d, block %d)", g,
                   state->writer, block);

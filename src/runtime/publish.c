@@ -77,7 +77,7 @@ static void publish_entry(pkv_cache *cache, struct group *group, int32_t seq, in
                           struct prefix_ref node)
 {
     struct prefix_index *index = cache->reuse.index;
-    const int32_t own = seq_table_entries(&group->tables, seq)[i];
+    const int32_t own = seq_table_block(&group->tables, seq, i);
     if (own == NO_BLOCK || prefix_index_node_of(index, group->index, own).index != PREFIX_NONE) {
         return; /* out of the window; or published by a sequence that shares it */
     }
@@ -247,14 +247,81 @@ static bool publish_next(pkv_cache *cache, int32_t seq)
     return true;
 }
 
+/* Blocks of a sequence of `length` tokens that may have nodes; num_tried when there are no more of
+ * them than at the last commit. */
+static int32_t publish_limit(const pkv_cache *cache, const struct seq *of, int32_t length)
+{
+    const int32_t num_tried = of->reuse.num_tried;
+    if (!cache_has_reuse(cache) || of->reuse.no_publish) {
+        return num_tried;
+    }
+    return max_i32(max_i32(length - of->max_rewind, 0) / cache->reuse.block_size, num_tried);
+}
+
+void publish_expect(pkv_cache *cache, int32_t seq, int32_t length)
+{
+    struct step *step = &cache->step;
+    const struct seq *of = &cache->seqs.at[seq];
+    const int32_t i = of->reuse.num_published;
+    if (publish_limit(cache, of, length) <= of->reuse.num_tried) {
+        return;
+    }
+    for (int32_t g = 0; g < cache->config.num_groups; g++) {
+        struct group *group = &cache->groups[g];
+        group->step.publishing[step->num_publishing] = seq_table_maps(&group->tables.at[seq], i)
+                                                           ? seq_table_block(&group->tables, seq, i)
+                                                           : NO_BLOCK;
+    }
+    step->publishing[step->num_publishing++] =
+        (struct step_publishing){.seq = seq, .entry = i, .above = of->reuse.newest};
+}
+
+static void prefetch_records(const pkv_cache *cache, int32_t k)
+{
+    const struct step_publishing *of = &cache->step.publishing[k];
+    sequence_prefetch(&cache->seqs, of->seq);
+    seq_tokens_prefetch(&cache->reuse.tokens, of->seq, of->entry * cache->reuse.block_size);
+    prefix_index_prefetch(cache->reuse.index, of->above);
+    for (int32_t g = 0; g < cache->config.num_groups; g++) {
+        const struct group *group = &cache->groups[g];
+        PKV_PREFETCH(&group->tables.at[of->seq]);
+        if (group->step.publishing[k] != NO_BLOCK) {
+            block_prefetch_publish(&group->blocks, group->step.publishing[k]);
+        }
+    }
+}
+
+static void prefetch_bucket(pkv_cache *cache, int32_t k)
+{
+    struct step_publishing *of = &cache->step.publishing[k];
+    const struct seq *seq = &cache->seqs.at[of->seq];
+    const int32_t block_size = cache->reuse.block_size;
+    const struct pkv_prompt tokens = seq_tokens_at(&cache->reuse.tokens, of->seq, &seq->tokens,
+                                                   of->entry * block_size, block_size);
+    of->bucket = prefix_index_prefetch_bucket(cache->reuse.index, of->above,
+                                              prefix_scope_at(&seq->reuse.scope, of->entry),
+                                              tokens.token_ids, tokens.token_extra);
+}
+
+void publish_prefetch(pkv_cache *cache)
+{
+    const struct step *step = &cache->step;
+    for (int32_t k = 0; k < step->num_publishing; k++) {
+        prefetch_records(cache, k);
+    }
+    for (int32_t k = 0; k < step->num_publishing; k++) {
+        prefetch_bucket(cache, k);
+    }
+    for (int32_t k = 0; k < step->num_publishing; k++) {
+        prefix_index_prefetch_found(cache->reuse.index, step->publishing[k].bucket);
+    }
+}
+
 void publish_full_blocks(pkv_cache *cache, int32_t seq)
 {
     const struct seq *of = &cache->seqs.at[seq];
     struct seq_reuse *reuse = &cache->seqs.at[seq].reuse;
-    if (!cache_has_reuse(cache) || reuse->no_publish) {
-        return;
-    }
-    const int32_t limit = max_i32(of->length - of->max_rewind, 0) / cache->reuse.block_size;
+    const int32_t limit = publish_limit(cache, of, of->length);
     /* A block that could not be published is tried again when the next one is full. */
     if (limit <= reuse->num_tried) {
         return;

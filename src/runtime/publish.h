@@ -13,6 +13,12 @@
  * seq_table_adopted. */
 void publish_adopt(pkv_cache *cache, int32_t seq, int32_t num_blocks, int32_t num_copied);
 
+/* The open step brings the sequence to `length` tokens: notes it, if a block becomes full. */
+void publish_expect(pkv_cache *cache, int32_t seq, int32_t length);
+
+/* Commit begins: loads what publishing the blocks of the sequences that were noted touches. */
+void publish_prefetch(pkv_cache *cache);
+
 /* Publishes what became full. Where the node has an equal block already, that one replaces the
  * sequence's own. */
 void publish_full_blocks(pkv_cache *cache, int32_t seq);

@@ -18,6 +18,7 @@ void reservation_carve(const struct pkv_cache_config *config, bool is_paged,
     if (is_paged) {
         step->reservations = carve(carver, max_rows, sizeof *step->reservations);
         step->copies = carve(carver, max_rows, sizeof *step->copies);
+        step->publishing = carve(carver, max_rows, sizeof *step->publishing);
     } else {
         step->slot_ids = carve(carver, max_rows, sizeof *step->slot_ids);
     }
@@ -26,12 +27,15 @@ void reservation_carve(const struct pkv_cache_config *config, bool is_paged,
 void reservation_prefetch(const struct step *step, const struct group *group, int32_t row)
 {
     const int32_t seq = step->seqs[row];
-    const int32_t *entries = seq_table_entries(&group->tables, seq);
     const int32_t tail = step_length_before(step, row) / group->config->block_size;
-    const bool has_tail = tail < group->tables.at[seq].end;
-    const int32_t block = has_tail ? entries[tail] : seq_table_near(entries, tail) + 1;
-    if (block < group->config->num_blocks) {
-        block_prefetch(&group->blocks, block, !has_tail);
+    if (tail < group->tables.at[seq].end) {
+        block_prefetch_claim(&group->blocks, seq_table_block(&group->tables, seq, tail));
+        return;
+    }
+    PKV_PREFETCH(seq_table_entries(&group->tables, seq) + tail);
+    const int32_t next = seq_table_near(&group->tables, seq, tail) + 1;
+    if (next < group->config->num_blocks) {
+        block_prefetch_take(&group->blocks, next);
     }
 }
 
@@ -82,7 +86,7 @@ static void reserve(const struct step *step, struct group *group, int32_t row, i
     const int32_t end = config_blocks_of_cells(step->kv_lens[row], block_size);
     reservation->num_new = max_i32(end - table->end, 0);
     if (tail < table->end) {
-        claim_tail(group, seq_table_entries(&group->tables, seq)[tail], seq, length % block_size,
+        claim_tail(group, seq_table_block(&group->tables, seq, tail), seq, length % block_size,
                    reservation);
         avoid_copy(group, seq, available, reservation);
     }
@@ -127,8 +131,7 @@ static void take_copy(const struct step *step, struct group *group, int32_t row)
     struct promise *promise = &group->tables.at[seq].promise;
     const int32_t length = step_length_before(step, row);
     const int32_t block_size = group->config->block_size;
-    const int32_t near =
-        seq_table_near(seq_table_entries(&group->tables, seq), length / block_size);
+    const int32_t near = seq_table_near(&group->tables, seq, length / block_size);
     int32_t copy = NO_BLOCK;
     block_take(&group->blocks, near, 1, seq, promise_slides(promise), &copy);
     seq_table_put(&group->tables, seq, length / block_size, copy);
@@ -150,7 +153,9 @@ void reservation_take(const struct step *step, struct group *group, int32_t row)
     if (reservation->copied_from != NO_BLOCK) {
         take_copy(step, group, row);
     }
-    seq_table_extend(&group->tables, seq, reservation_end(reservation));
+    if (reservation->num_new > 0) {
+        seq_table_extend(&group->tables, seq, reservation_end(reservation));
+    }
 }
 
 void reservation_undo(const struct step *step, struct group *group, int32_t row)

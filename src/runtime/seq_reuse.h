@@ -19,18 +19,18 @@ enum seq_growth {
  *
  *   num_published <= num_tried <= what was full and max_rewind behind at the last commit */
 struct seq_reuse {
-    struct prefix_scope scope; /* its namespaces */
-    struct prefix_ref newest;
-    uint64_t epoch; /* of its creation: it publishes only where nothing was flushed since */
-    int32_t num_published;
     int32_t num_tried;
-    int32_t priority;
-    uint64_t retention_ns; /* of the priority; 0 = for ever */
-    enum seq_growth growth;
     bool no_publish;
     bool was_admitted;  /* with a prompt */
     bool was_preempted; /* cut to nothing since */
-    int32_t num_cached; /* tokens that its last admission adopted */
+    int32_t num_published;
+    struct prefix_ref newest;
+    uint64_t epoch; /* of its creation: it publishes only where nothing was flushed since */
+    int32_t priority;
+    uint64_t retention_ns; /* of the priority; 0 = for ever */
+    enum seq_growth growth;
+    int32_t num_cached;        /* tokens that its last admission adopted */
+    struct prefix_scope scope; /* its namespaces */
 };
 
 #endif

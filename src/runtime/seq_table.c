@@ -16,7 +16,8 @@ struct seq_table seq_table_adopted(const struct seq_table_set *tables, int32_t k
     const int32_t block_size = tables->blocks->block_size;
     const int64_t window = tables->sliding_window;
     const int64_t query = max_i32(num_tokens - max_rewind, 0);
-    struct seq_table table = {.end = config_blocks_of_cells(num_tokens, block_size)};
+    struct seq_table table = {.end = config_blocks_of_cells(num_tokens, block_size),
+                              .tail_entry = -1};
     table.kept_end = window > 0 ? config_blocks_of_cells(kept_prefix, block_size) : 0;
     table.hole_end = max_i32(table.kept_end, first_needed_block(query, window, block_size));
     return table;
@@ -47,6 +48,9 @@ void seq_table_put(struct seq_table_set *tables, int32_t seq, int32_t i, int32_t
 {
     tables->num_runs -= runs_at(tables, seq, i);
     seq_table_entries(tables, seq)[i] = block;
+    if (i == tables->at[seq].tail_entry) {
+        tables->at[seq].tail_block = block;
+    }
     tables->num_runs += runs_at(tables, seq, i);
 }
 
@@ -67,13 +71,18 @@ void seq_table_extend(struct seq_table_set *tables, int32_t seq, int32_t end)
     struct seq_table *table = &tables->at[seq];
     int32_t *entries = seq_table_entries(tables, seq);
     const bool slides = seq_table_slides(table);
+    if (end <= table->end) {
+        return;
+    }
     seq_table_set(tables, seq, end);
-    block_take(tables->blocks, seq_table_near(entries, table->end), max_i32(end - table->end, 0),
-               seq, slides, entries + table->end);
+    block_take(tables->blocks, seq_table_near(tables, seq, table->end), end - table->end, seq,
+               slides, entries + table->end);
     for (int32_t i = table->end; i < end; i++) {
         tables->num_runs += seq_table_begins_run(entries, i);
     }
-    set_end(tables, table, max_i32(table->end, end));
+    table->tail_entry = end - 1;
+    table->tail_block = entries[end - 1];
+    set_end(tables, table, end);
 }
 
 void seq_table_shrink(struct seq_table_set *tables, int32_t seq, int32_t end)

@@ -23,11 +23,16 @@
  * Entries from num_set on were never written for any sequence of this index, so what a table costs
  * is what its longest sequence used of it, whatever max_seq_len is.
  *
+ * Entry tail_entry, unless that is -1, names tail_block: the newest that was mapped. A step reads
+ * it in each row, and the entries of different tables lie far apart, in pages of their own.
+ *
  * Continuous: its handle of a slot, and the slot's number. */
 struct seq_table {
     int32_t kept_end;
     int32_t hole_end;
     int32_t end;
+    int32_t tail_entry;
+    int32_t tail_block;
     struct promise promise; /* of its admission */
     int32_t charged;        /* blocks that its namespace's quotas count (seq_table_charge) */
     int32_t slot;
@@ -53,6 +58,13 @@ static inline int32_t *seq_table_entries(const struct seq_table_set *tables, int
     return tables->entries + (size_t)seq * tables->stride;
 }
 
+/* What entry i names, which is set. */
+static inline int32_t seq_table_block(const struct seq_table_set *tables, int32_t seq, int32_t i)
+{
+    const struct seq_table *table = &tables->at[seq];
+    return i == table->tail_entry ? table->tail_block : seq_table_entries(tables, seq)[i];
+}
+
 /* Entries below `end` hold something: those that never did hold -1 from now on. */
 void seq_table_set(struct seq_table_set *tables, int32_t seq, int32_t end);
 
@@ -69,9 +81,9 @@ static inline bool seq_table_begins_run(const int32_t *entries, int32_t i)
 
 /* The block behind which entry i goes on: that of the entry before it. NO_BLOCK when there is none.
  */
-static inline int32_t seq_table_near(const int32_t *entries, int32_t i)
+static inline int32_t seq_table_near(const struct seq_table_set *tables, int32_t seq, int32_t i)
 {
-    return i > 0 ? entries[i - 1] : NO_BLOCK;
+    return i > 0 ? seq_table_block(tables, seq, i - 1) : NO_BLOCK;
 }
 
 /* An empty table, whose entries were left -1. O(1). */

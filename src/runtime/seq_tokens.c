@@ -127,6 +127,12 @@ void seq_tokens_write(struct seq_tokens_rows *rows, int32_t seq, struct seq_toke
                       int32_t first, const struct pkv_prompt *tokens)
 {
     const int32_t end = first + tokens->num_tokens;
+    if (tokens->num_tokens == 1 && first >= of->num_prompt && tokens->token_extra == NULL &&
+        !of->has_extra) {
+        seq_tokens_ids(rows, seq)[first] = tokens->token_ids[0]; /* most rows of most steps */
+        of->num_known = end;
+        return;
+    }
     const int32_t known = min_i32(of->num_prompt, end) - first;
     const struct pkv_prompt before = seq_tokens_at(rows, seq, of, first, known);
     if (known > 0 && !seq_tokens_equal(&before, tokens, known)) {

@@ -19,17 +19,17 @@ enum seq_state {
  * sequence is destroyed, so no handle names two of them. */
 struct seq {
     uint64_t generation;
-    uint64_t tag;
     uint64_t stamp; /* of the last batch that named it */
-    enum seq_state state;
-    bool in_step;
     int32_t length; /* committed tokens: the one authority */
     int32_t max_rewind;
     int32_t max_tokens;  /* that it may ever have; max_seq_len at most */
     int32_t kept_prefix; /* -1: each group's own */
-    int32_t next_free;
     struct seq_tokens tokens;
-    struct seq_reuse reuse;
+    enum seq_state state;
+    struct seq_reuse reuse; /* begins with what each step reads, up to here */
+    uint64_t tag;
+    int32_t next_free;
+    bool in_step;
 };
 
 /* All records.
@@ -48,6 +48,15 @@ void sequence_init(struct seq_records *seqs, int32_t capacity, uint64_t first_ge
 static inline int32_t sequence_index(const struct seq_records *seqs, const struct seq *seq)
 {
     return (int32_t)(seq - seqs->at);
+}
+
+/* Loads a record, which is as long as three lines of the processor's cache. */
+static inline void sequence_prefetch(const struct seq_records *seqs, int32_t index)
+{
+    const unsigned char *bytes = (const unsigned char *)&seqs->at[index];
+    PKV_PREFETCH(bytes);
+    PKV_PREFETCH(bytes + HOOKS_CACHE_LINE);
+    PKV_PREFETCH(bytes + 2 * HOOKS_CACHE_LINE);
 }
 
 pkv_seq sequence_handle(const struct seq_records *seqs, int32_t index);

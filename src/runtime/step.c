@@ -14,6 +14,7 @@ void step_carve(const struct pkv_cache_config *config, struct step *step, struct
     step->seqs = carve(carver, max_rows, sizeof *step->seqs);
     step->cu_seqlens = carve(carver, max_rows + 1, sizeof *step->cu_seqlens);
     step->kv_lens = carve(carver, max_rows, sizeof *step->kv_lens);
+    step->publishing = carve(carver, max_rows, sizeof *step->publishing);
     step->position_ids = carve(carver, max_tokens, sizeof *step->position_ids);
     step->ranges = carve(carver, max_tokens, sizeof *step->ranges);
     step->cu_ranges = carve(carver, max_rows + 1, sizeof *step->cu_ranges);

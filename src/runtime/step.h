@@ -45,16 +45,27 @@ struct step_reservation {
 /* What the open step has in one group, [max_step_rows] each. The mutex guards it while no step is
  * open; then it is constant until commit or abort.
  *
- *   paged:       reservations, copies [num_copies]
+ *   paged:       reservations, copies [num_copies], publishing [step.num_publishing]: the blocks of
+ *                step.publishing, NO_BLOCK where none is mapped
  *   continuous:  slot_ids */
 struct step_group {
     struct step_reservation *reservations;
     struct pkv_page_copy *copies;
     int32_t num_copies;
+    int32_t *publishing;
     int32_t num_planned; /* spare blocks that the rows decided so far will take */
     int32_t *slot_ids;
     int64_t *kept_prefix;
     pkv_plan *plan;
+};
+
+/* A sequence of the step that fills block number `entry`, the node that the block's goes under, and
+ * where the index looks for that (publish.h). */
+struct step_publishing {
+    int32_t seq;
+    int32_t entry;
+    struct prefix_ref above;
+    uint32_t bucket;
 };
 
 /* The one step. The mutex guards it while no step is open; then it is constant until commit or
@@ -75,6 +86,10 @@ struct step {
     int64_t *position_ids;          /* [max_step_tokens] */
     struct pkv_token_range *ranges; /* [max_step_tokens] */
     int32_t *cu_ranges;             /* [max_step_rows + 1] */
+
+    /* Hints of publish_expect: sequences that will publish, unless not all is kept. */
+    struct step_publishing *publishing; /* [max_step_rows] */
+    int32_t num_publishing;
 
     /* The layer that pkv_step_layer_begin began, and those of its tasks that have not run: the last
      * one marks it attended. Written by the threads that run tasks. */

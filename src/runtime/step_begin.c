@@ -15,6 +15,7 @@
 #include "base/sized.h"
 #include "runtime/batch.h"
 #include "runtime/handle.h"
+#include "runtime/publish.h"
 #include "runtime/reservation.h"
 #include "runtime/shortage.h"
 #include "runtime/step_plan.h"
@@ -93,9 +94,11 @@ static void open_step(pkv_cache *cache, const struct pkv_batch *batch)
         memcpy(step->position_ids, batch->position_ids,
                (size_t)step->num_tokens * sizeof *step->position_ids);
     }
+    step->num_publishing = 0;
     for (int32_t i = 0; i < step->num_rows; i++) {
         cache->seqs.at[step->seqs[i]].in_step = true;
         record_tokens(cache, batch, i);
+        publish_expect(cache, step->seqs[i], step->kv_lens[i]);
     }
     for (int32_t i = 0; i < cache->config.num_layers; i++) {
         cache->layers[i].is_attended = false;

@@ -6,6 +6,7 @@
 #include "attn/gqa_plan.h"
 #include "attn/token_range.h"
 #include "base/error.h"
+#include "runtime/publish.h"
 #include "runtime/seq_life.h"
 #include "runtime/step_row.h"
 
@@ -54,6 +55,7 @@ static void abort_step(pkv_cache *cache)
 static void commit(pkv_cache *cache, const int32_t *num_keep)
 {
     const struct step *step = &cache->step;
+    publish_prefetch(cache);
     for (int32_t i = 0; i < step->num_rows; i++) {
         const int32_t keep = num_keep != NULL ? num_keep[i] : step_q_len(step, i);
         if (keep == 0 || cache->seqs.at[step->seqs[i]].state == SEQ_DYING) {

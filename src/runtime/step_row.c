@@ -24,10 +24,9 @@ static enum pkv_status decide_quota(const pkv_cache *cache, int32_t row,
 {
     const int32_t seq = cache->step.seqs[row];
     const struct prefix_scope *scope = &cache->seqs.at[seq].reuse.scope;
-    const int64_t room = quota_room(cache, scope);
     int64_t num_new = 0;
     int64_t total = 0;
-    if (room == INT64_MAX) {
+    if (!cache_has_reuse(cache)) {
         return PKV_OK;
     }
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
@@ -38,7 +37,7 @@ static enum pkv_status decide_quota(const pkv_cache *cache, int32_t row,
         num_new += reservation_end(reservation) > table->promise.end ? charge - table->charged : 0;
         total += charge;
     }
-    if (num_new == 0 || num_new <= room) {
+    if (num_new == 0 || num_new <= quota_room(cache, scope)) {
         return PKV_OK;
     }
     const struct quota quota = quota_of_scope(cache, scope);

@@ -228,6 +228,11 @@ static void set_last_entry(pkv_cache *cache, int32_t value)
     put_int(&seq_table_entries(&cache->groups[0].tables, 0)[15], value);
 }
 
+static void set_tail_block(pkv_cache *cache, int32_t value)
+{
+    put_int(&cache->groups[0].tables.at[0].tail_block, value);
+}
+
 static void set_end(pkv_cache *cache, int32_t value)
 {
     put_int(&cache->groups[0].tables.at[0].end, value);
@@ -325,6 +330,7 @@ static void damage_to_tables_is_reported(void)
         {"an entry where nothing should be mapped", set_last_entry, 15},
         {"an entry where nothing should be mapped", set_last_entry, -2},
         {"a needed key that is not resident", set_hole_end, 1},
+        {"a newest entry that names another block", set_tail_block, 15},
         {"a reserved block that is not the sequence's own", set_length, 0},
     };
     struct runtime_case c;

@@ -444,6 +444,39 @@ static void fork_shares_and_goes_its_own_way(void)
     case_close(&c);
 }
 
+/* An undone row is the writer of its block again, but not of a block that a row before it
+ * has published: what is cached is written by nobody. */
+static void an_undone_row_does_not_write_what_another_published(void)
+{
+    struct runtime_case c;
+    const struct pkv_seq_options options = {.size = sizeof options, .max_rewind = 4};
+    static const int32_t keep[] = {4, 0};
+    prefix_open(&c, 16);
+    ASSERT_STATUS(PKV_OK, prefix_create(&c, &a, 0, &options));
+    prefix_append(&c, &a, 8);
+    ASSERT_STATUS(PKV_OK, case_fork(&c, &a.seq, 8, &b.seq));
+    memcpy(b.ids, a.ids, sizeof b.ids);
+    b.has_extra = false;
+    prefix_own_options(&b, &options);
+    ASSERT_STATUS(PKV_OK, case_truncate(&c, &a.seq, 7));
+    a.ids[7] = 500;
+    struct case_step step = {0};
+    case_row(&step, &b.seq, 4);
+    case_row(&step, &a.seq, 1);
+    ASSERT_STATUS(PKV_OK, prefix_begin(&c, &step, 2));
+    case_attend_all(&c, &step);
+    case_commit(&c, &step, keep);
+    CU_ASSERT_EQUAL(case_check(&c), 0);
+    prefix_destroy(&c, &b);
+    prefix_append(&c, &a, 3);
+    CU_ASSERT_EQUAL(prefix_stats(&c).copied_blocks, 2);
+    ASSERT_STATUS(PKV_OK, prefix_create(&c, &d, 0, NULL));
+    CU_ASSERT_EQUAL(prefix_hit(&c, &d, 13), 8);
+    prefix_destroy(&c, &a);
+    prefix_destroy(&c, &d);
+    case_close(&c);
+}
+
 /* Metrics that mean something: 17 tokens in blocks of 16 */
 static void used_cells_are_counted(void)
 {
@@ -478,6 +511,7 @@ static const struct test_case cases[] = {
     TEST(rejected_drafts_are_never_found),
     TEST(no_publish_finds_and_is_not_found),
     TEST(fork_shares_and_goes_its_own_way),
+    TEST(an_undone_row_does_not_write_what_another_published),
     TEST(used_cells_are_counted),
     TEST_END,
 };
