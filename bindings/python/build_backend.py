@@ -5,7 +5,7 @@ What goes into it: the package, _abi.py written from the C headers of this clone
 library, which is built by make where make and a C compiler are. PAGEDKV_BUNDLE names a built
 library to take instead; "none" leaves it out, for a package that depends on the system's.
 
-    build_backend.py FOLDER    writes the package's files to FOLDER, for packagers and tests
+    build_backend.py FOLDER    writes package and dist-info to FOLDER, for packagers and tests
 """
 import base64
 import hashlib
@@ -25,7 +25,13 @@ INCLUDE = ROOT / "include"
 MAKE_VARIABLES = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "VARIANT")
 
 
+class UnsupportedOperation(Exception):
+    """What PEP 517 wants raised by a hook that cannot work."""
+
+
 def _generate():
+    if not INCLUDE.is_dir():
+        raise SystemExit(f"pagedkv: {INCLUDE} is not there; the package is built in a clone")
     sys.path.insert(0, str(HERE))
     try:
         import generate
@@ -98,7 +104,8 @@ def _tag(library):
     return "py3-none-" + re.sub(r"[^A-Za-z0-9]", "_", sysconfig.get_platform())
 
 
-def _write_wheel(folder, files, tag):
+def _with_info(files, tag):
+    """The files and those that say what they are."""
     info = f"pagedkv-{_version()}.dist-info"
     pure = "true" if tag.endswith("-any") else "false"
     wheel = f"Wheel-Version: 1.0\nGenerator: pagedkv\nRoot-Is-Purelib: {pure}\nTag: {tag}\n"
@@ -110,9 +117,13 @@ def _write_wheel(folder, files, tag):
         digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
         record.append(f"{path},sha256={digest},{len(content)}")
     files[f"{info}/RECORD"] = "\n".join(record + [f"{info}/RECORD,,", ""]).encode()
+    return files
+
+
+def _write_wheel(folder, files, tag):
     name = f"pagedkv-{_version()}-{tag}.whl"
     with zipfile.ZipFile(Path(folder) / name, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path, content in files.items():
+        for path, content in _with_info(files, tag).items():
             entry = zipfile.ZipInfo(path)  # a fixed date: the same sources give the same bytes
             entry.external_attr = (0o755 if ".so" in path else 0o644) << 16
             entry.compress_type = zipfile.ZIP_DEFLATED
@@ -125,14 +136,18 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     return _write_wheel(wheel_directory, _files(library), _tag(library))
 
 
+def build_sdist(sdist_directory, config_settings=None):
+    raise UnsupportedOperation("the sources of this package are the clone")
+
+
 def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
     """The clone itself on the path; _abi.py and the library are written into it."""
-    _write_package(HERE)
+    _write(HERE, _files(_library()))
     return _write_wheel(wheel_directory, {"pagedkv.pth": f"{HERE}\n".encode()}, "py3-none-any")
 
 
-def _write_package(folder):
-    for path, content in _files(_library()).items():
+def _write(folder, files):
+    for path, content in files.items():
         target = Path(folder) / path
         target.parent.mkdir(parents=True, exist_ok=True)
         if not target.exists() or target.read_bytes() != content:
@@ -140,4 +155,5 @@ def _write_package(folder):
 
 
 if __name__ == "__main__":
-    _write_package(sys.argv[1])
+    chosen = _library()
+    _write(sys.argv[1], _with_info(_files(chosen), _tag(chosen)))

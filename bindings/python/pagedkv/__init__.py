@@ -18,7 +18,7 @@ from ._records import (Admission, BlockInfo, Description, Event, FieldUsage, Flu
                        SequenceInfo, Sizes, Stats, StepView, Usage)
 from ._config import CacheConfig, Group, Layer, Options
 from ._step import Step
-from ._cache import Cache, Pin, Sequence
+from ._cache import Cache, Pin, Sequence, metrics
 
 __version__ = version()
 __all__ = [
@@ -28,5 +28,5 @@ __all__ = [
     "PagedKVError", "Pin", "Probe", "Sequence", "SequenceInfo", "Shortage", "Sizes",
     "StaleHandle", "Stats", "Step", "StepView", "StoppedOutput", "Unsupported", "Usage",
     "Workspace", "attention", "build_info", "cached_attention", "gqa_decode_step",
-    "group_query_attention", "version",
+    "group_query_attention", "metrics", "version",
 ]

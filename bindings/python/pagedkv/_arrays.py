@@ -87,16 +87,21 @@ def packed_strides(shape):
 
 # ---- numpy and buffers -------------------------------------------------------------------------
 
+#: numpy works a dtype's name out at every look: those of plain types are kept.
+_PLAIN = {np.dtype(t): (np.dtype(t).name, np.dtype(t).itemsize) for t in
+          (np.float32, np.float16, np.uint16, np.int8, np.uint8, np.int32, np.int64, np.bool_)}
+
+
 def _from_numpy(name, x):
     if isinstance(x, np.ma.MaskedArray):
         raise TypeError(f"{name} is a masked array; its mask would be ignored")
     if not x.dtype.isnative:
         raise ValueError(f"{name} has dtype {x.dtype.str}, not in this machine's byte order")
-    item = x.dtype.itemsize
+    dtype, item = _PLAIN.get(x.dtype) or (x.dtype.name, x.dtype.itemsize)
     if item == 0 or any(stride % item for stride, n in zip(x.strides, x.shape) if n > 1):
         raise ValueError(f"{name} has strides {x.strides}, no multiples of its {item} bytes")
     strides = tuple(stride // item for stride in x.strides)
-    return Array(name, x.ctypes.data, x.dtype.name, x.shape, strides, not x.flags.writeable, x, x)
+    return Array(name, x.ctypes.data, dtype, x.shape, strides, not x.flags.writeable, x, x)
 
 
 def _from_buffer(name, x):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """A managed cache for servers with continuous batching, its sequences and pins."""
 import collections
+import contextlib
 import ctypes
 import threading
 import time
@@ -109,6 +110,7 @@ class Cache:
         self.config = config
         self._log: Deque[str] = collections.deque(maxlen=1000)
         out, keep = config.build()
+        self._dtype_code = out.dtype
         callback = _logger(self._log)
         out.hooks.log = ctypes.cast(callback, c_void_p)
         pointer = c_void_p()
@@ -329,15 +331,7 @@ class Cache:
 
     def metrics(self) -> str:
         """The counters in the Prometheus text format."""
-        parts = []
-
-        def write(_, text, size):
-            parts.append(ctypes.string_at(text, size))
-            return True
-        callback = _WRITE(write)
-        with self._live as pointer:
-            check(lib.pkv_metrics_write(pointer, ctypes.cast(callback, c_void_p), None))
-        return b"".join(parts).decode()
+        return metrics([self])
 
     def blocks(self) -> Tuple[List[BlockInfo], int]:
         """(a BlockInfo for each block of every paged group, the number of the first event that may
@@ -374,6 +368,27 @@ class Cache:
                 check(lib.pkv_events_drain(pointer, byref(events), size, limit, byref(number),
                                            byref(lost)))
         return [_event(events[i], ids, extra, i) for i in range(number.value)], lost.value
+
+
+def metrics(caches: Iterable[Cache]) -> str:
+    """The counters of several caches of a process in one Prometheus text; if there are several,
+    each has a metrics_label of its own."""
+    parts = []
+
+    def write(_, text, size):
+        parts.append(ctypes.string_at(text, size))
+        return True
+    callback = _WRITE(write)
+    with contextlib.ExitStack() as stack:
+        found = []
+        for cache in caches:
+            if not isinstance(cache, Cache):
+                raise TypeError(f"a {type(cache).__name__} is no Cache")
+            found.append(stack.enter_context(cache._live).value)
+        pointers = (c_void_p * max(1, len(found)))(*found)
+        check(lib.pkv_metrics_write_caches(byref(pointers), len(found),
+                                           ctypes.cast(callback, c_void_p), None))
+    return b"".join(parts).decode()
 
 
 def _event(event, ids, extra, i):

@@ -164,7 +164,7 @@ class Step:
         array = arrays.take(name, x, (2, 3), arrays.FLOATS, writable)
         wanted = (heads * width,) if len(array.shape) == 2 else (heads, width)
         arrays.expect_shape(array, (self.num_tokens,) + wanted)
-        if array.code != arrays.dtype_code("dtype", self._cache.config.dtype):
+        if array.code != self._cache._dtype_code:
             raise ValueError(f"{name} has dtype {array.dtype}, the cache "
                              f"{self._cache.config.dtype}")
         keep.append(array)

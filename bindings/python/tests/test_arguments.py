@@ -236,6 +236,64 @@ class Names(Case):
             pagedkv.attention(**good, form="dense", past_key=read_only(f32(1, 1, 4, 8)),
                               past_value=f32(1, 1, 4, 8), kv_lens=[1])
 
+    def test_every_size_that_is_wrong_is_refused(self):
+        """What would let C read or write past an array."""
+        constants = dict(rope_cos=f32(9, 2), rope_sin=f32(9, 2), head_sink=f32(4),
+                         q_norm_gain=f32(8), k_norm_gain=f32(8), qk_norm_eps=1e-6)
+        good = dict(query=f32(3, 4, 8), key=f32(3, 2, 8), value=f32(3, 2, 8), form="paged",
+                    past_key=f32(4, 2, 4, 8), past_value=f32(4, 2, 4, 8), cu_seqlens_q=[0, 1, 3],
+                    kv_lens=[1, 5], block_table=[[0, -1], [1, 2]], position_ids=[0, 3, 4],
+                    kept_prefix=[0, 1], attn_mask=f32(2, 4, 2, 5), out=f32(3, 4, 8),
+                    bidirectional=[[], [(0, 2)]], constants=pagedkv.Constants(**constants))
+        pagedkv.attention(**good)
+        wrong = dict(
+            query=[f32(2, 4, 8), f32(3, 3, 8), f32(3, 4, 9), f32(4, 4, 8)],
+            key=[f32(2, 2, 8), f32(4, 2, 8), f32(3, 1, 8), f32(3, 2, 7), None],
+            value=[f32(2, 2, 8), f32(3, 1, 8), f32(3, 2, 7), None],
+            past_key=[f32(3, 2, 4, 8), f32(4, 1, 4, 8), f32(4, 2, 3, 8), f32(4, 2, 4, 7)],
+            past_value=[f32(3, 2, 4, 8), f32(4, 1, 4, 8), f32(4, 2, 3, 8), f32(4, 2, 4, 7)],
+            cu_seqlens_q=[[0, 3], [0, 1, 2], [0, 1, 4], [0, 1, 2, 3], [1, 2, 3], []],
+            kv_lens=[[1], [1, 5, 5], [1, 9], [1, 1]],
+            block_table=[[[0, 1]], [[0], [1]], [[0, -1], [1, 4]], [[0, -1], [1, -1]]],
+            position_ids=[[0, 3], [0, 3, 9], [0, 3, -1]], kept_prefix=[[0, 1, 2], [0, -1]],
+            attn_mask=[f32(3, 4, 2, 5), f32(2, 3, 2, 5), f32(2, 4, 1, 5), f32(2, 4, 2, 4)],
+            out=[f32(2, 4, 8), f32(3, 3, 8), f32(3, 4, 7)],
+            bidirectional=[[[]], [[], [(0, 6)]], [[], [(-1, 2)]], [[], [(4, 6)]]],
+            constants=[pagedkv.Constants(**dict(constants, **{name: value}))
+                       for name, value in (("rope_sin", f32(8, 2)), ("rope_sin", f32(9, 1)),
+                                           ("head_sink", f32(3)), ("q_norm_gain", f32(7)),
+                                           ("k_norm_gain", f32(9)), ("k_scale", 1.0))])
+        self.refuse_each(pagedkv.attention, good, wrong)
+        self.refuse_each(pagedkv.attention, dict(
+            query=f32(3, 1, 8), key=f32(3, 1, 8), value=f32(3, 1, 8), cu_seqlens_q=[0, 3],
+            cu_seqlens_k=[0, 3]), dict(
+            key=[f32(2, 1, 8)], value=[f32(2, 1, 8)], cu_seqlens_k=[[0, 2], [0, 4], [0, -1], [0]]))
+
+    def test_every_size_of_a_step_that_is_wrong_is_refused(self):
+        with pagedkv.Cache(**config()) as cache, cache.sequence() as seq:
+            self.refuse_each(
+                lambda **a: cache.step([seq], **a).abort(),
+                dict(token_ids=[1, 2], q_lens=[2], token_extra=[0, 0]),
+                dict(token_ids=[[1], [1, 2, 3], [[1, 2]]], q_lens=[[1], [3], [1, 1], [-1], [9]],
+                     token_extra=[[0], [0, 0, 0]]))
+            step = cache.step([seq], [1, 2], [2])
+            good = dict(layer=0, q=f32(2, 2, 8), k=f32(2, 1, 8), v=f32(2, 1, 8), out=f32(2, 2, 8))
+            self.refuse_each(step.attend, good, dict(
+                layer=[-1, 1], q=[f32(1, 2, 8), f32(2, 1, 8), f32(2, 8), f32(3, 16)],
+                k=[f32(1, 1, 8), f32(2, 2, 8), f32(2, 7), None], v=[f32(3, 8), f32(2, 1, 7), None],
+                out=[f32(1, 16), f32(2, 8), f32(2, 17)]), works=False)
+            step.attend(**good)
+            step.abort()
+
+    def refuse_each(self, call, good, wrong, works=True):
+        if works:
+            call(**good)
+        for name, values in wrong.items():
+            for value in values:
+                shown = getattr(value, "shape", value)
+                with self.subTest(f"{name} = {shown}"), self.assertRaises((TypeError, ValueError)):
+                    call(**dict(good, **{name: value}))
+
     def test_one_class_for_each_status(self):
         from pagedkv import _abi, _errors
         statuses = {name: value for name, value in vars(_abi).items() if value in range(-11, 0)

@@ -185,6 +185,17 @@ class Calls(Case):
             self.assertEqual((stats.queried_tokens, stats.hit_tokens), (13, 12))
             self.assertIn("pagedkv_prefix_cache_hits_total 12", cache.metrics())
 
+    def test_several_caches_in_one_scrape(self):
+        with make(metrics_label="a") as one, make(metrics_label="b") as two:
+            text = pagedkv.metrics([one, two])
+            self.assertIn('{cache="a"}', text)
+            self.assertIn('{cache="b"}', text)
+            self.assertEqual(text.count("# TYPE pagedkv_blocks_held"), 1)
+            with self.assertRaisesRegex(pagedkv.InvalidArgument, "caches"):
+                pagedkv.metrics([one, one])
+            with self.assertRaises(TypeError):
+                pagedkv.metrics([one, None])
+
     def test_namespaces_separate_and_quotas_limit(self):
         with make(windows=(0,)) as cache:
             options = pagedkv.Options(namespace={1: b"acme"})

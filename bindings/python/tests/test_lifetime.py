@@ -198,6 +198,23 @@ class Threads(Case):
             return target
         self.run_threads([work(number) for number in range(6)])
 
+    def test_other_threads_run_while_attention_does(self):
+        x = np.ones((700, 4, 128), np.float32)
+        begun = threading.Event()
+
+        def long_call():
+            with pagedkv.Workspace(1, "scalar") as workspace:
+                begun.set()
+                pagedkv.attention(x, x, x, cu_seqlens_q=[0, 700], workspace=workspace)
+        thread = threading.Thread(target=long_call)
+        thread.start()
+        begun.wait()
+        turns = 0
+        while thread.is_alive():
+            turns += 1
+            thread.join(0.001)
+        self.assertGreater(turns, 3)
+
     def test_one_workspace_takes_turns(self):
         with pagedkv.Workspace(1) as workspace:
             def target():
@@ -258,6 +275,26 @@ class Threads(Case):
             thread.join(10)
         self.assertEqual(len(results), 3)
         self.assertLessEqual(set(results), {pagedkv.Busy, pagedkv.StaleHandle})
+
+    def test_destroy_waits_for_attention_that_runs(self):
+        group = pagedkv.Group(4, 128, 16, 64)
+        cache = pagedkv.Cache([group], [pagedkv.Layer(4)], max_seqs=1, max_seq_len=1024,
+                              max_step_tokens=700, num_threads=1, isa="scalar")
+        step = cache.step([cache.sequence()], [1] * 700, [700])
+        x, out = np.ones((700, 4, 128), np.float32), np.zeros((700, 4, 128), np.float32)
+        begun = threading.Event()
+
+        def attend():
+            begun.set()
+            step.attend(0, x, x, x, out=out)
+        thread = threading.Thread(target=attend)
+        thread.start()
+        begun.wait()
+        while thread.is_alive() and not cache._live._uses:
+            pass
+        cache.destroy(force=True)
+        self.assertTrue((out[-1] == 1).all(), "destroy has returned before attention")
+        thread.join()
 
     def test_the_interpreter_ends_with_open_objects(self):
         program = ("import pagedkv, numpy as np; x = np.ones((1, 1, 8), 'f'); "
