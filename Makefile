@@ -2,7 +2,7 @@
 #
 # One Makefile for everything; `make help` lists the targets. Objects of a variant lie under
 # build/<variant>/ and never mix; sources are found by wildcard, so a new file needs no line here.
-# mk/ holds what stands apart: installing, and programs that need a library of their own.
+# mk/ holds what stands apart: the library, installing, and programs that need one of their own.
 # CC AR CFLAGS CPPFLAGS LDFLAGS LDLIBS are the user's: the flags that the code needs stand apart.
 
 VARIANT ?= release
@@ -12,6 +12,7 @@ OPENMP  ?= $(if $(filter tsan,$(VARIANT)),0,1)
 INSTALL ?= install
 GCOV    ?= gcov
 STRIP   ?= strip
+OBJCOPY ?= objcopy
 PREFIX       ?= /usr/local
 prefix       ?= $(PREFIX)
 exec_prefix  ?= $(prefix)
@@ -89,6 +90,7 @@ examples := $(addprefix $(BUILD)/,$(filter-out %/support,$(sort $(call program,e
 benches  := $(addprefix $(BUILD)/,$(filter-out %/support,$(sort $(call program,bench))))
 include mk/programs.mk
 static   := $(BUILD)/libpagedkv.a
+objects_archive := $(OBJ)/libobjects.a
 shared   := $(BUILD)/libpagedkv.so.$(version)
 unit     := $(BUILD)/tests/unit
 programs := $(unit) $(examples) $(addprefix $(BUILD)/,$(alone))
@@ -116,19 +118,11 @@ $(OBJ)/%.o: %.c $(OBJ)/flags
 	$(say) CC $@
 	@mkdir -p $(@D)
 	$(compile) -MMD -MP -c -o $@ $<
-$(static): $(call objects,$(sources))
-	$(say) AR $@
-	@rm -f $@.new
-	$(AR) rcs $@.new $^ && mv $@.new $@
-$(shared): $(call objects,$(sources)) src/pagedkv.map
-	$(say) LINK $@
-	$(link) -shared -Wl,-soname,$(soname) -Wl,--version-script=src/pagedkv.map \
-	    $(strict) -o $@ $(filter %.o,$^) -lm -lpthread $(LDLIBS)
-	@ln -sf $(@F) $(BUILD)/$(soname) && ln -sf $(@F) $(BUILD)/libpagedkv.so
 $(unit): $(call objects,$(unit_src)) $(BUILD)/bench/libsupport.a
 .SECONDEXPANSION:
 $(addprefix $(BUILD)/,$(alone)): $(BUILD)/%: $$(call objects,$$(wildcard $$*.c $$*/*.c))
-$(unit) $(filter-out %/dlopen,$(addprefix $(BUILD)/,$(alone))): $$(@D)/libsupport.a $(static)
+with_objects := $(unit) $(filter-out %/dlopen,$(addprefix $(BUILD)/,$(alone)))
+$(with_objects): $$(@D)/libsupport.a $(objects_archive)
 	$(say) LINK $@
 	$(link) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcunit $(libs)
 $(BUILD)/tests/dlopen:
@@ -138,14 +132,13 @@ $(examples) $(benches): $$(@D)/libsupport.a
 $(BUILD)/%/libsupport.a: $$(call objects,$$(wildcard $$*/support/*.c))
 	@rm -f $@.new
 	$(AR) rcs $@.new $^ && mv $@.new $@
-$(examples) $(benches): $(BUILD)/%: $$(call objects,$$(wildcard $$*.c $$*/*.c)) $(static)
+$(examples): $(static)
+$(benches): $(objects_archive)
+$(examples) $(benches): $(BUILD)/%: $$(call objects,$$(wildcard $$*.c $$*/*.c))
 	$(say) LINK $@
-	$(link) -o $@ $(filter %.o,$^) $(filter %/libsupport.a,$^) $(static) $(own_libs) $(libs)
-$(BUILD)/pagedkv.pc: pagedkv.pc.in $(OBJ)/flags FORCE
-	@sed -e 's|@prefix@|$(prefix)|' -e 's|@version@|$(version)|' -e 's|@openmp@|$(openmp)|' \
-	    -e 's|@exec_prefix@|$(patsubst $(prefix)%,$${prefix}%,$(exec_prefix))|' \
-	    -e 's|@libdir@|$(patsubst $(exec_prefix)%,$${exec_prefix}%,$(libdir))|' \
-	    -e 's|@includedir@|$(patsubst $(prefix)%,$${prefix}%,$(includedir))|' $< > $@
+	$(link) -o $@ $(filter %.o,$^) $(filter %/libsupport.a,$^) $(filter-out %/libsupport.a, \
+	    $(filter %.a,$^)) $(own_libs) $(libs)
+include mk/library.mk
 
 # --- running
 check: ## unit tests and vectors on every ISA level, greedy decoding, dlopen
@@ -173,7 +166,8 @@ run-unit: $(unit) ; @$(unit)
 
 # --- gates
 format: ; @scripts/check_format.sh --fix ## clang-format decides
-check-symbols: lib ; @scripts/check_symbols.sh $(shared) $(static) ## what the library exports
+check-symbols: lib $(objects_archive) ## what the library exports
+	@scripts/check_symbols.sh $(shared) $(static) $(objects_archive)
 check-python: ; @BUILD='$(BUILD)' scripts/check_python.sh ## bindings/python
 check-docs: deps ## what README and docs show is run and compiled
 gates: $(filter-out %-docs %-words,$(gates)) ## check-format -style -structure -includes ..
