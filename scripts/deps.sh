@@ -19,7 +19,8 @@ python)
 bench) want='gcc libc6-dev make libxxhash-dev gnuplot-nox' ;;
 ci)
     want='gcc g++ libc6-dev make libjemalloc-dev libcunit1-dev libxxhash-dev clang clang-format
-          libclang-rt-dev libomp-dev binutils pkg-config mandoc shellcheck python3'
+          libclang-rt-dev libomp-dev binutils pkg-config mandoc shellcheck python3
+          python3-venv python3-numpy'
     optional=
     ;;
 *) echo "usage: deps.sh [demo|check|bench|python|ci]" >&2; exit 2 ;;
@@ -30,8 +31,8 @@ first_word() {
     echo "${1%% *}"
 }
 
-# Debian's packages are for Debian's interpreter; PYTHON names another one.
-python=${PYTHON:-python3}
+# Debian's packages are for Debian's interpreter, whatever comes first in PATH.
+python=${PYTHON:-$([ -x /usr/bin/python3 ] && echo /usr/bin/python3 || echo python3)}
 
 # A header counts as there when the compiler finds it, wherever it was installed from.
 has_header() {

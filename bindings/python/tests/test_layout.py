@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Structs, constants and prototypes of the binding against what the C compiler sees."""
 import ctypes
+import dataclasses
 import os
 import re
 import shutil
@@ -9,6 +10,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import pagedkv
 from pagedkv import _abi
 from support import ROOT
 
@@ -103,3 +105,34 @@ class Layout(unittest.TestCase):
         self.assertEqual(declared, set(_abi.FUNCTIONS))
         structs = set(re.findall(r"struct (pkv_\w+) \{", text))
         self.assertEqual(structs, {struct.__name__ for struct in _abi.STRUCTS})
+
+
+#: A struct, the class that stands for it, and the fields that it has in another way, or not on
+#: purpose.
+CLASSES = (
+    ("pkv_cache_config", "CacheConfig", "num_groups num_layers hooks fingerprint_bytes"),
+    ("pkv_group_config", "Group", "kind"),
+    ("pkv_layer_config", "Layer", "shares_kv"),
+    ("pkv_attn_constants", "Constants", "head_sink_count rope_dtype rope_positions rope_width "
+     "q_norm_gain_dtype k_norm_gain_dtype q_norm_gain_count k_norm_gain_count k_scale_count "
+     "v_scale_count"),
+    ("pkv_seq_options", "Options", "namespace_fields num_namespace_fields"),
+    ("pkv_seq_info", "SequenceInfo", ""), ("pkv_admission", "Admission", ""),
+    ("pkv_probe", "Probe", ""), ("pkv_shortage", "Shortage", ""), ("pkv_stats", "Stats", ""),
+    ("pkv_group_usage", "Usage", ""), ("pkv_field_usage", "FieldUsage", ""),
+    ("pkv_flush_report", "FlushReport", ""), ("pkv_cache_sizes", "Sizes", ""),
+    ("pkv_block_info", "BlockInfo", ""), ("pkv_event", "Event", ""),
+    ("pkv_step_view", "StepView", "table_rows table_stride max_blocks num_copies first_layer "
+     "layer_stride_bytes bidirectional cu_bidirectional"),
+)
+
+
+class Fields(unittest.TestCase):
+    def test_every_field_of_the_structs_has_its_name_in_a_class(self):
+        """Layouts follow the headers by themselves, names of new fields do not: they are added in
+        _config.py and _records.py."""
+        for struct, name, others in CLASSES:
+            have = {f.name for f in dataclasses.fields(getattr(pagedkv, name))}
+            declared = {field for field, _ in getattr(_abi, struct)._fields_}
+            self.assertEqual(declared - have - set(others.split()) - {"size", "reserved"}, set(),
+                             f"{name} lacks fields of struct {struct}")
