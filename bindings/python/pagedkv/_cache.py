@@ -75,6 +75,13 @@ class _Live:
                 self._ending = False
 
 
+    def drop(self, _callback):
+        """Destroys when the Cache is collected. No call can be under way then, but finalizers of
+        objects that are collected with it may still call."""
+        pointer, self._pointer = self._pointer, None
+        lib.pkv_cache_destroy(pointer, True)
+
+
 def _copied(struct, address):
     """A struct of the library, which may be smaller or larger than the one of this package."""
     value = new(struct)
@@ -117,7 +124,7 @@ class Cache:
         check(lib.pkv_cache_create(byref(out), byref(pointer)))
         del keep
         self._live = _Live(pointer)
-        self._end = weakref.finalize(self, _destroy, pointer, callback)
+        self._end = weakref.finalize(self, self._live.drop, callback)
         self._end.atexit = False
 
     # ---- the cache itself
@@ -408,10 +415,6 @@ def _logger(lines):
     def log(_, level, line):
         lines.append(line.decode("utf-8", "replace"))
     return log
-
-
-def _destroy(pointer, _callback):
-    lib.pkv_cache_destroy(pointer, True)
 
 
 class Sequence:

@@ -134,6 +134,22 @@ class Lifetime(Case):
         self.assertIsNone(alive())
         self.assertFalse(end.alive)
 
+    def test_finalizers_that_are_collected_with_the_cache_find_it_destroyed(self):
+        seen = []
+
+        class Holder:
+            def __del__(self):
+                try:
+                    seen.append(self.seq.length)
+                except pagedkv.StaleHandle:
+                    seen.append("stale")
+        holder = Holder()
+        holder.me, holder.cache = holder, make()
+        holder.seq = holder.cache.sequence()
+        del holder
+        gc.collect()
+        self.assertEqual(seen, ["stale"])
+
     def test_no_array_is_kept_after_a_call(self):
         def counts(arrays):
             return [sys.getrefcount(array) for array in arrays]
