@@ -63,6 +63,14 @@ static int packed_parts(const struct run *run)
     return layer->dtype == PKV_BF16 && is_raw ? 1 : 2;
 }
 
+/* Whether int8 keys and values are multiplied as whole numbers. With fewer query heads a KV head a
+ * decode step is as fast by floats. By the layer alone, as above. */
+static bool has_int8(const struct run *run)
+{
+    return run->kernels->pack_int8 != NULL && run->heads_per_kv >= INT8_MIN_HEADS &&
+           run->plan->shape.k_width <= INT8_MAX_WIDTH;
+}
+
 static struct run run_of(const pkv_workspace *workspace)
 {
     const pkv_plan *plan = workspace->running;
@@ -81,6 +89,8 @@ static struct run run_of(const pkv_workspace *workspace)
                                                   : 1.0f / sqrtf((float)plan->shape.k_width),
     };
     run.packed_parts = packed_parts(&run);
+    run.int8_keys = has_int8(&run) && layer->cache.k_dtype == PKV_INT8;
+    run.int8_values = has_int8(&run) && run.v_dtype == PKV_INT8;
     run.logit_scale *= value_scale_of(layer->cache.k_dtype);
     if (constants->k_scale_count == 1) {
         run.logit_scale *= constants->k_scale[0];

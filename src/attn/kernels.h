@@ -65,6 +65,14 @@ struct kernel_prefetch {
  * group g lie g * group_bytes behind the first group's, and its queries are rows g * group_rows on.
  * One job for all heads of a run of cells reads the run in the order in which it lies. */
 
+/* What pack_int8 has to say of a query: multiples of grain * size, in `count` digits of 8 bits. */
+struct kernel_digits {
+    int32_t count;     /* 3, 4, or 0: q stays as it was, and dot is for it */
+    float size, grain; /* the largest |q[c]|, and 1 over its multiple */
+    int32_t start[4];  /* of the sums of each digit */
+    int32_t reserved;
+};
+
 /* scores[i][j] = dot(q[i], keys[j]) / value_scale_of(dtype) over width channels, for
  * i < num_queries, j < num_keys, in each group. scores overlaps nothing else. */
 struct kernel_dot_job {
@@ -80,6 +88,9 @@ struct kernel_dot_job {
     size_t width;
     float *scores; /* [num_queries][TILE_KEYS] */
     struct kernel_prefetch prefetch;
+    /* dot_int8 alone; those of a query without digits are made up */
+    const struct kernel_digits *digits; /* [num_queries] */
+    void *transposed;                   /* scratch of TILE_KEYS * padded(width) bytes */
 };
 typedef void kernel_dot(const struct kernel_dot_job *job);
 
@@ -87,6 +98,26 @@ typedef void kernel_dot(const struct kernel_dot_job *job);
  * [q_stride]. dot_packed may give NaN where an infinite factor meets a part that is 0 or
  * subnormal. */
 typedef void kernel_pack(float *q, size_t q_stride, float *spare);
+
+/* The largest |score_scale * q[c] * key| for which a query has so many digits; with more than the
+ * most it has none. docs/numerics.md says why. */
+#define INT8_MAX_TERM_OF_3 2.0f
+#define INT8_MAX_TERM 512.0f
+
+/* Query heads a KV head from which on it pays. */
+#define INT8_MIN_HEADS 8
+
+/* Widths above it have sums that do not fit. */
+#define INT8_MAX_WIDTH 65536
+
+/* One query of q, q_stride floats, rewritten in place as the digits that dot_int8 reads, unless its
+ * terms are too large, NaN or infinite. score_scale is what will multiply its scores. */
+typedef void kernel_pack_int8(float *q, size_t q_stride, float score_scale,
+                              struct kernel_digits *digits);
+
+/* Weights of a whole tile [num_queries][TILE_KEYS], rewritten in place as weighted_sum_int8 reads
+ * them. */
+typedef void kernel_pack_weights(float *weights, int num_queries, int num_keys);
 
 /* One tile of online softmax for each query: with s[j] = scores[j] * scale and m the larger of *max
  * and all s[j],
@@ -106,7 +137,8 @@ typedef void kernel_softmax(const struct kernel_softmax_job *job);
 
 /* acc[i][c] = acc[i][c] * alpha[i] + sum over j of weights[i][j] * values[j][c], the values over
  * value_scale_of(dtype), in each group. acc overlaps nothing else. A tile's values may come in
- * several jobs, in ascending order and the alpha of all but the first 1, with the same bits. */
+ * several jobs, in ascending order and the alpha of all but the first 1, with the same bits; not so
+ * those of weighted_sum_int8. */
 struct kernel_weighted_sum_job {
     enum pkv_dtype dtype;      /* of values */
     const float *weights;      /* [num_queries][TILE_KEYS] */
@@ -137,6 +169,12 @@ struct kernels {
     kernel_dot *dot;
     kernel_pack *pack;      /* NULL: no packed dot products at this level */
     kernel_dot *dot_packed; /* bf16 keys and packed q; NULL with pack */
+    /* int8 keys and int8 values as whole numbers, and what packs for them; NULL, all four: not at
+     * this level */
+    kernel_pack_int8 *pack_int8;
+    kernel_dot *dot_int8;
+    kernel_pack_weights *pack_weights;
+    kernel_weighted_sum *weighted_sum_int8;
     kernel_softmax *softmax;
     kernel_weighted_sum *weighted_sum;
     kernel_scale *scale;

@@ -8,6 +8,7 @@
 #include "attn/kernels.h"
 #include "attn/vec_avx512bf16.h"
 
+#include "attn/kernels_int8.h"
 #include "attn/kernels_packed.h"
 
 #define KERNELS kernels_avx512bf16
@@ -17,4 +18,8 @@
      CPU_AVX512VNNI | CPU_AVX512VBMI | CPU_AVX512BF16)
 #define KERNELS_PACK pack
 #define KERNELS_DOT_PACKED dot_packed
+#define KERNELS_PACK_INT8 pack_digits
+#define KERNELS_DOT_INT8 dot_by_digits
+#define KERNELS_PACK_WEIGHTS pack_weights
+#define KERNELS_SUM_INT8 sum_by_digits
 #include "attn/kernels_template.h"

@@ -8,6 +8,8 @@
 #include "attn/kernels.h"
 #include "attn/vec_avx512vnni.h"
 
+#include "attn/kernels_int8.h"
+
 #define KERNELS kernels_avx512vnni
 #define KERNELS_ISA PKV_ISA_AVX512VNNI
 #define KERNELS_NEEDS                                                                              \
@@ -15,4 +17,8 @@
      CPU_AVX512VNNI | CPU_AVX512VBMI)
 #define KERNELS_PACK NULL
 #define KERNELS_DOT_PACKED NULL
+#define KERNELS_PACK_INT8 pack_digits
+#define KERNELS_DOT_INT8 dot_by_digits
+#define KERNELS_PACK_WEIGHTS pack_weights
+#define KERNELS_SUM_INT8 sum_by_digits
 #include "attn/kernels_template.h"

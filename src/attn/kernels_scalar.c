@@ -12,4 +12,8 @@
 #define KERNELS_NEEDS 0
 #define KERNELS_PACK NULL
 #define KERNELS_DOT_PACKED NULL
+#define KERNELS_PACK_INT8 NULL
+#define KERNELS_DOT_INT8 NULL
+#define KERNELS_PACK_WEIGHTS NULL
+#define KERNELS_SUM_INT8 NULL
 #include "attn/kernels_template.h"

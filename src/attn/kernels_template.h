@@ -8,6 +8,10 @@
  *   KERNELS_NEEDS        the features of cpu.h that its instructions need; 0 = the baseline
  *   KERNELS_PACK         pack and dot_packed of kernels_packed.h, or NULL
  *   KERNELS_DOT_PACKED
+ *   KERNELS_PACK_INT8    pack_digits, dot_by_digits, pack_weights and sum_by_digits of
+ *   KERNELS_DOT_INT8     kernels_int8.h, or NULL
+ *   KERNELS_PACK_WEIGHTS
+ *   KERNELS_SUM_INT8
  *
  * and includes this file. The order of operations is stated in kernels.h; register blocks change
  * how many sums are in flight, never the order within one. */
@@ -29,4 +33,8 @@ const struct kernels KERNELS = {
     .weighted_sum = weighted_sum,
     .scale = scale_floats,
     .softcap = softcap_floats,
+    .pack_int8 = KERNELS_PACK_INT8,
+    .dot_int8 = KERNELS_DOT_INT8,
+    .pack_weights = KERNELS_PACK_WEIGHTS,
+    .weighted_sum_int8 = KERNELS_SUM_INT8,
 };

@@ -99,12 +99,12 @@ VEC_INLINE void sum_queries(enum pkv_dtype dtype, struct prefetch *prefetch,
     sum_blocks(dtype, 1, VEC_SUM_VECS, query, prefetch, job);
 }
 
-VEC_INLINE void sum_group(enum pkv_dtype dtype, const struct kernel_weighted_sum_job *given,
-                          int group)
+/* A group by itself: group_bytes is then the offset of its values. */
+VEC_INLINE struct kernel_weighted_sum_job
+sum_group_job(enum pkv_dtype dtype, const struct kernel_weighted_sum_job *given, int group)
 {
     struct kernel_weighted_sum_job job = *given; /* whose fields no store to acc can change */
     const size_t row = (size_t)group * given->group_rows;
-    const int blocks = (given->num_queries + VEC_SUM_QUERIES - 1) / VEC_SUM_QUERIES;
     const struct kernel_prefetch own = {
         .vectors = given->values,
         .num_vectors = given->num_keys,
@@ -112,10 +112,18 @@ VEC_INLINE void sum_group(enum pkv_dtype dtype, const struct kernel_weighted_sum
         .group_bytes = given->group_bytes,
     };
     job.prefetch = prefetch_of_group(&given->prefetch, &own, given->num_groups, group);
-    job.group_bytes = (size_t)group * given->group_bytes; /* the offset of its values */
+    job.group_bytes = (size_t)group * given->group_bytes;
     job.weights += row * TILE_KEYS;
     job.alpha = given->alpha != NULL ? given->alpha + row : NULL;
     job.acc += row * given->acc_stride;
+    return job;
+}
+
+VEC_INLINE void sum_group(enum pkv_dtype dtype, const struct kernel_weighted_sum_job *given,
+                          int group)
+{
+    const struct kernel_weighted_sum_job job = sum_group_job(dtype, given, group);
+    const int blocks = (given->num_queries + VEC_SUM_QUERIES - 1) / VEC_SUM_QUERIES;
     if (job.prefetch.num_vectors > 0) {
         struct prefetch prefetch = prefetch_start(&job.prefetch, group, blocks);
         sum_queries(dtype, &prefetch, &job);

@@ -18,7 +18,7 @@ static void scale_channels(float *x, const float *scales, size_t width)
 /* One query of a row, its query heads of KV head `head` one below the other: rotated, normed,
  * padded with zeros, and packed where the dot products want it so. */
 static void load_query(const struct run *run, const struct gqa_row *row, int32_t query,
-                       int32_t head, float *to, float *spare)
+                       int32_t head, float *to, struct kernel_digits *digits, float *spare)
 {
     const struct gqa_layer *layer = run->layer;
     const struct pkv_attn_constants *c = run->constants;
@@ -37,30 +37,34 @@ static void load_query(const struct run *run, const struct gqa_row *row, int32_t
         memset(to + width, 0, (stride - width) * sizeof to[0]);
         if (run->packed_parts > 0) {
             run->kernels->pack(to, stride, spare);
+        } else if (run->int8_keys) {
+            run->kernels->pack_int8(to, stride, run->logit_scale, &digits[g]);
         }
     }
 }
 
 /* The i-th query of the task: of its own row, or the one query of the i-th row that shares. */
 static void load_task_query(const struct run *run, const struct plan_task *task, int32_t i,
-                            int32_t head, float *to, float *spare)
+                            int32_t head, float *to, struct kernel_digits *digits, float *spare)
 {
     if (task->num_shared_rows == 0) {
-        load_query(run, &run->rows[task->row], task->q0 + i, head, to, spare);
+        load_query(run, &run->rows[task->row], task->q0 + i, head, to, digits, spare);
         return;
     }
     const int32_t *rows = run->plan->shared_rows.memory;
-    load_query(run, &run->rows[rows[task->first_shared_row + i]], 0, head, to, spare);
+    load_query(run, &run->rows[rows[task->first_shared_row + i]], 0, head, to, digits, spare);
 }
 
 void query_load(const struct run *run, const struct plan_task *task, const struct scratch *s)
 {
     const size_t query_floats = (size_t)run->heads_per_kv * s->q_stride;
     float *q = s->q;
+    struct kernel_digits *digits = s->digits;
     for (int32_t h = 0; h < task->num_heads; h++) {
         for (int32_t i = 0; i < query_count(task); i++) {
-            load_task_query(run, task, i, task->head + h, q, s->keys);
+            load_task_query(run, task, i, task->head + h, q, digits, s->keys);
             q += query_floats;
+            digits += run->heads_per_kv;
         }
     }
 }

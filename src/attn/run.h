@@ -19,6 +19,7 @@ struct run {
     int32_t heads_per_kv;                       /* query heads per KV head in this layer */
     enum pkv_dtype v_dtype;                     /* of the stored values: the keys' with v_in_k */
     int packed_parts;                           /* of q; 0: the dot products take it as f32 */
+    bool int8_keys, int8_values;                /* by whole numbers: kernels_int8.h */
     float logit_scale; /* q_scale, the keys' value scale, and k_scale if it is one number */
 };
 

@@ -17,6 +17,7 @@ struct scratch scratch_carve(const struct gqa_shape *shape, size_t rows, float *
     struct scratch s = {.q_stride = padded((size_t)shape->k_width),
                         .acc_stride = padded((size_t)shape->v_width)};
     const size_t lanes = padded(rows);
+    float *digits = NULL;
     size_t at = 0;
     const struct {
         float **part;
@@ -31,6 +32,7 @@ struct scratch scratch_carve(const struct gqa_shape *shape, size_t rows, float *
         {&s.alpha, lanes},
         {&s.total_max, lanes},
         {&s.total_sum, lanes},
+        {&digits, padded(rows * (sizeof(struct kernel_digits) / sizeof(float)))},
         {&s.keys, TILE_KEYS * s.q_stride},
         {&s.values, TILE_KEYS * s.acc_stride},
     };
@@ -38,6 +40,7 @@ struct scratch scratch_carve(const struct gqa_shape *shape, size_t rows, float *
         *parts[i].part = memory != NULL ? memory + at : NULL;
         at += parts[i].floats;
     }
+    s.digits = (struct kernel_digits *)digits;
     s.end = at;
     return s;
 }
@@ -54,6 +57,7 @@ struct scratch scratch_from(const struct scratch *s, size_t first)
     part.alpha += first;
     part.total_max += first;
     part.total_sum += first;
+    part.digits += first;
     return part;
 }
 

@@ -15,6 +15,7 @@ struct scratch {
     float *total;                                     /* [rows][acc_stride] */
     float *scores;                                    /* [rows][TILE_KEYS] */
     float *max, *sum, *alpha, *total_max, *total_sum; /* [rows] */
+    struct kernel_digits *digits;                     /* [rows], of q, for int8 keys */
     float *keys;                                      /* [TILE_KEYS][q_stride], a tile converted */
     float *values;                                    /* [TILE_KEYS][acc_stride] */
     size_t end;

@@ -171,7 +171,7 @@ static int run_keys(const struct run *run, const struct tile_rows *rows, const s
 {
     const bool is_compute_bound =
         rows->num_rows >= COMPUTE_BOUND_ROWS * pkv_dtype_bytes(o->k_dtype);
-    return is_compute_bound || rows->num_heads == 1
+    return is_compute_bound || run->int8_values || rows->num_heads == 1
                ? TILE_KEYS
                : max_i32(MIN_RUN_KEYS, min_i32(run->plan->shape.block_size, TILE_KEYS));
 }
@@ -180,6 +180,34 @@ static int run_keys(const struct run *run, const struct tile_rows *rows, const s
 struct span {
     int begin, end;
 };
+
+/* Queries without digits, one by one; the job has made up their scores. */
+static void dot_undigited(const struct run *run, const struct kernel_dot_job *job)
+{
+    for (int n = 0; n < job->num_groups * job->num_queries; n++) {
+        const size_t group = (size_t)(n / job->num_queries);
+        const size_t row = group * job->group_rows + (size_t)(n % job->num_queries);
+        const void *keys[TILE_KEYS];
+        if (job->digits[row].count > 0) {
+            continue;
+        }
+        for (int j = 0; j < job->num_keys; j++) {
+            keys[j] = (const char *)job->keys[j] + group * job->group_bytes;
+        }
+        const struct kernel_dot_job alone = {
+            .dtype = job->dtype,
+            .q = job->q + row * job->q_stride,
+            .q_stride = job->q_stride,
+            .keys = keys,
+            .num_groups = 1,
+            .num_queries = 1,
+            .num_keys = job->num_keys,
+            .width = job->width,
+            .scores = job->scores + row * TILE_KEYS,
+        };
+        run->kernels->dot(&alone);
+    }
+}
 
 static void dot_run(const struct run *run, const struct tile_rows *rows, const struct operands *o,
                     struct span keys, const struct kernel_prefetch *prefetch,
@@ -199,8 +227,13 @@ static void dot_run(const struct run *run, const struct tile_rows *rows, const s
         .width = (size_t)run->plan->shape.k_width,
         .scores = s->scores + keys.begin,
         .prefetch = *prefetch,
+        .digits = s->digits,
+        .transposed = s->keys,
     };
-    if (run->packed_parts > 0) {
+    if (run->int8_keys) {
+        run->kernels->dot_int8(&job);
+        dot_undigited(run, &job);
+    } else if (run->packed_parts > 0) {
         run->kernels->dot_packed(&job);
     } else {
         run->kernels->dot(&job);
@@ -226,7 +259,11 @@ static void sum_run(const struct run *run, const struct tile_rows *rows, const s
         .acc_stride = s->acc_stride,
         .prefetch = *prefetch,
     };
-    run->kernels->weighted_sum(&job);
+    if (run->int8_values) {
+        run->kernels->weighted_sum_int8(&job);
+    } else {
+        run->kernels->weighted_sum(&job);
+    }
 }
 
 /* Scores to weights, of all rows. */
@@ -249,6 +286,9 @@ static void softmax_rows(const struct run *run, const struct tile_rows *rows, in
             .alpha = part.alpha,
         };
         run->kernels->softmax(&softmax);
+        if (run->int8_values) {
+            run->kernels->pack_weights(part.scores, (int)num_rows, num_keys);
+        }
     }
 }
 
@@ -357,9 +397,10 @@ void tile_attend(const struct run *run, const struct tile_rows *rows, const stru
                  const struct tile *next, const float *bias, const struct scratch *s)
 {
     const struct operands o = operands_of(run, tile);
+    const bool takes_keys = run->packed_parts > 0 || run->int8_keys; /* as they are */
     const struct staging staging = {
-        .keys = is_worth_staging(o.k_dtype, rows->num_rows) && run->packed_parts == 0,
-        .values = is_worth_staging(o.v_dtype, rows->num_rows),
+        .keys = is_worth_staging(o.k_dtype, rows->num_rows) && !takes_keys,
+        .values = is_worth_staging(o.v_dtype, rows->num_rows) && !run->int8_values,
     };
     if (staging.keys || staging.values) {
         attend_staged(run, rows, &o, &staging, next, bias, s);

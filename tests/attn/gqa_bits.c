@@ -162,6 +162,28 @@ static void long_chunked_prefill_equals_one_shot(void)
     pkv_workspace_destroy(workspace);
 }
 
+/* Eight query heads a KV head: int8 as whole numbers where the level has them, loud queries, for
+ * which digits do not do, among them. */
+static void int8_chunks_of_many_heads_equal_one_shot(void)
+{
+    static const int32_t steps[] = {0, 1, 7, 64};
+    pkv_workspace *workspace = case_workspace(2);
+    for (int i = 0; i < 4 * 4; i++) {
+        struct case_spec spec = case_plain(test_seed() + (uint64_t)i);
+        spec.dtype = (enum pkv_dtype)(i % 3);
+        spec.k_dtype = i % 5 == 4 ? PKV_F16 : PKV_INT8;
+        spec.v_dtype = i % 5 == 3 ? PKV_F16 : PKV_INT8;
+        spec.group = 8 + i % 3;
+        spec.k_width = spec.v_width = 60 + 7 * (i % 7);
+        spec.block_size = 1 + 7 * (i % 4);
+        spec.window = i % 4 == 3 ? 70 : 0;
+        spec.loudness = i / 4 % 2 == 0 ? 1 : 2000;
+        case_add_row(&spec, 0, 150 + i, 150 + i);
+        assert_chunks_equal_one_shot(&spec, steps[i / 4], workspace);
+    }
+    pkv_workspace_destroy(workspace);
+}
+
 /* One token a call over a history that is there already: the last queries of the one shot. */
 static void decode_steps_equal_the_prefill_of_the_same_tokens(void)
 {
@@ -338,6 +360,7 @@ static const struct test_case cases[] = {
     TEST(copied_cache_is_attended_as_it_was_written),
     TEST(chunked_prefill_equals_one_shot),
     TEST(long_chunked_prefill_equals_one_shot),
+    TEST(int8_chunks_of_many_heads_equal_one_shot),
     TEST(decode_steps_equal_the_prefill_of_the_same_tokens),
     TEST(threads_do_not_change_the_bits),
     TEST(rows_beside_a_row_do_not_change_its_bits),

@@ -84,6 +84,8 @@ void check_dot_hi(struct check *check);
 void check_dot_both(struct check *check);
 void check_weighted_sum(struct check *check);
 void check_codes(struct check *check);
+void check_int8_dot(struct check *check);
+void check_int8_sum(struct check *check);
 
 /* Times of every kernel of the tables from scalar to `isa` (BEST: all that there are). */
 void bench_kernels(enum pkv_isa isa, uint64_t seed);

@@ -21,21 +21,23 @@ struct kernel_case {
     const char *name;
     void (*run)(struct check *check);
     unsigned dtypes;
-    bool is_packed;
+    bool is_packed, is_int8; /* of levels that have these */
 };
 
 static const struct kernel_case cases[] = {
-    {"widen", check_widen, EVERY_DTYPE, false},
-    {"narrow", check_narrow, FLOAT_DTYPES, false},
-    {"scale", check_scale, 0, false},
-    {"softcap", check_softcap, 0, false},
-    {"softmax", check_softmax, 0, false},
-    {"dot", check_dot, EVERY_DTYPE, false},
-    {"pack", check_pack, 0, true},
-    {"dot_packed, one part", check_dot_hi, 0, true},
-    {"dot_packed, both parts", check_dot_both, 0, true},
-    {"weighted_sum", check_weighted_sum, EVERY_DTYPE, false},
-    {"every code", check_codes, 1u << PKV_E4M3, false},
+    {"widen", check_widen, EVERY_DTYPE, false, false},
+    {"narrow", check_narrow, FLOAT_DTYPES, false, false},
+    {"scale", check_scale, 0, false, false},
+    {"softcap", check_softcap, 0, false, false},
+    {"softmax", check_softmax, 0, false, false},
+    {"dot", check_dot, EVERY_DTYPE, false, false},
+    {"pack", check_pack, 0, true, false},
+    {"dot_packed, one part", check_dot_hi, 0, true, false},
+    {"dot_packed, both parts", check_dot_both, 0, true, false},
+    {"weighted_sum", check_weighted_sum, EVERY_DTYPE, false, false},
+    {"dot_int8", check_int8_dot, 0, false, true},
+    {"weighted_sum_int8", check_int8_sum, 0, false, true},
+    {"every code", check_codes, 1u << PKV_E4M3, false, false},
 };
 
 struct totals {
@@ -101,7 +103,8 @@ static void run_level(struct check *check, struct totals *totals)
 {
     struct totals level = {0, 0};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        if (!cases[i].is_packed || check->kernels->pack != NULL) {
+        if ((!cases[i].is_packed || check->kernels->pack != NULL) &&
+            (!cases[i].is_int8 || check->kernels->pack_int8 != NULL)) {
             run_dtypes(check, &cases[i], &level);
         }
     }
