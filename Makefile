@@ -103,7 +103,7 @@ makefiles := Makefile $(wildcard mk/*.mk)
 
 .PHONY: all lib tests check demo vectors numerics bench bench-peers bench-plot benches asan ubsan \
         tsan stress soak coverage fuzz install uninstall gates $(gates) format \
-        check-symbols check-python help clean deps run-unit FORCE
+        check-symbols check-python check-rust help clean deps run-unit FORCE
 all: lib $(examples) ## library and examples (the default)
 lib: $(static) $(shared) $(BUILD)/pagedkv.pc ## libpagedkv.a, libpagedkv.so, pagedkv.pc
 tests: lib $(programs) ## everything that make check runs
@@ -169,6 +169,7 @@ format: ; @scripts/check_format.sh --fix ## clang-format decides
 check-symbols: lib $(objects_archive) ## what the library exports
 	@scripts/check_symbols.sh $(shared) $(static) $(objects_archive)
 check-python: ; @BUILD='$(BUILD)' scripts/check_python.sh ## bindings/python
+check-rust: ; @BUILD='$(BUILD)' scripts/check_rust.sh ## bindings/rust, by cargo
 check-docs: deps ## what README and docs show is run and compiled
 gates: $(filter-out %-docs %-words,$(gates)) ## check-format -style -structure -includes ..
 $(gates): ; @BUILD='$(BUILD)' scripts/$(subst -,_,$@).sh

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# deps.sh [demo|check|bench|python|ci]: looks for the packages that a target needs and installs the
-# missing ones with apt-get where it may (root, or sudo without a password). Where it may not, it
-# prints the line to run and exits 1. What is optional (jemalloc, matplotlib) is wanted and not
+# deps.sh [demo|check|bench|python|rust|ci]: looks for the packages that a target needs and installs
+# the missing ones with apt-get where it may (root, or sudo without a password). Where it may not,
+# it prints the line to run and exits 1. What is optional (jemalloc, matplotlib) is wanted and not
 # needed: without it a line says so, and the target goes on. .ci/run alone needs jemalloc. Names are
 # those of Debian 12.
 set -eu
@@ -16,6 +16,9 @@ check) want='gcc libc6-dev make libcunit1-dev libxxhash-dev' ;;
 python)
     want='gcc libc6-dev make libxxhash-dev python3 python3-venv python3-numpy'
     optional=python3-matplotlib ;;
+rust)
+    want='gcc libc6-dev make libxxhash-dev cargo'
+    optional= ;;
 bench) want='gcc libc6-dev make libxxhash-dev gnuplot-nox' ;;
 ci)
     want='gcc g++ libc6-dev make libjemalloc-dev libcunit1-dev libxxhash-dev clang clang-format
@@ -23,7 +26,7 @@ ci)
           python3-venv python3-numpy'
     optional=
     ;;
-*) echo "usage: deps.sh [demo|check|bench|python|ci]" >&2; exit 2 ;;
+*) echo "usage: deps.sh [demo|check|bench|python|rust|ci]" >&2; exit 2 ;;
 esac
 
 # CC may be "ccache gcc".
