@@ -2,14 +2,10 @@
  *
  * pagemap: the pool of a cache, block by block, while requests run on it. A random model serves a
  * stream of prompts that begin with one of a few system prompts; after every few steps a frame of
- * at most 24 lines of 80 columns shows the state of each block:
- *
- *   #  held by one sequence      o  cached: free, still indexed     P  held by a pin
- *   +  held by several           .  free
- *
- * and what the prefix cache saves. The map comes from pkv_cache_visit and the numbers from
- * pkv_cache_stats; nothing else runs between the two, so they must agree, which each frame checks.
- * The run ends after its frames. Exit status 0, or 1 after a line on stderr. */
+ * at most 24 lines of 80 columns shows the state of each block (examples/support/page_map.h says
+ * by which characters) and what the prefix cache saves. The run ends after its frames. Exit status
+ * 0, or 1 after a line on stderr. */
+#include "page_map.h"
 #include "random.h"
 #include "report.h"
 #include "server.h"
@@ -23,7 +19,7 @@
 
 const char program_name[] = "pagemap";
 
-enum { COLUMNS = 64, MAX_BLOCKS = 16 * COLUMNS, MAX_REQUESTS = 20000 };
+enum { MAX_REQUESTS = 20000 };
 enum { NUM_SYSTEMS = 6, SYSTEM_TOKENS = 256, SYSTEM_STEP = 64, MODEL_SEED = 10 };
 enum { MIN_OWN = 16, MORE_OWN = 208, MAX_PROMPT = 1024 };
 enum { PIN_EVERY = 8, PIN_FRAMES = 5 };
@@ -50,25 +46,11 @@ struct options {
     bool help;
 };
 
-/* How a block looks: by its state, and SHARED for a held one with several holders. */
-enum { SHARED = PKV_BLOCK_PINNED + 1, NUM_LOOKS };
-struct look {
-    char glyph;
-    const char *colour;
-    const char *name;
-};
-static const struct look looks[NUM_LOOKS] = {
-    [PKV_BLOCK_FREE] = {'.', "\033[90m", "free"}, [PKV_BLOCK_CACHED] = {'o', "\033[34m", "cached"},
-    [PKV_BLOCK_HELD] = {'#', "\033[32m", "held"}, [PKV_BLOCK_PINNED] = {'P', "\033[33m", "pinned"},
-    [SHARED] = {'+', "\033[92m", "shared"},
-};
-
 struct pagemap {
     const struct options *options;
     int32_t system[NUM_SYSTEMS][SYSTEM_TOKENS + NUM_SYSTEMS * SYSTEM_STEP];
     int32_t num_frames;
-    unsigned char cells[MAX_BLOCKS]; /* the look of each block */
-    int32_t counts[NUM_LOOKS];
+    struct page_map pool;
     int64_t last_computed; /* at the frame before, and when that was */
     double last_time;
 };
@@ -79,7 +61,7 @@ static bool take_pair(struct options *o, const char *name, const char *value)
         {"--frames", 1, 100000, &o->num_frames},
         {"--every", 1, 1000, &o->every},
         {"--delay", 0, 10000, &o->delay},
-        {"--num-blocks", 1, MAX_BLOCKS, &o->serve.num_blocks},
+        {"--num-blocks", 1, PAGE_MAP_MAX_BLOCKS, &o->serve.num_blocks},
         {"--block-size", 1, 1024, &o->serve.block_size},
         {"--max-batch", 1, 256, &o->serve.max_batch},
         {"--threads", 0, MAX_THREADS, &o->serve.threads},
@@ -180,70 +162,6 @@ static bool pin_something(struct pagemap *map, pkv_cache *cache, const struct se
 
 /* --- a frame */
 
-static bool note_block(void *context, const struct pkv_block_info *info)
-{
-    struct pagemap *map = context;
-    const bool shared = info->state == PKV_BLOCK_HELD && info->ref_count > 1;
-    const unsigned char look = (unsigned char)(shared ? SHARED : (int)info->state);
-    map->cells[info->block] = look;
-    map->counts[look]++;
-    return true;
-}
-
-static bool read_pool(struct pagemap *map, pkv_cache *cache, struct pkv_stats *stats)
-{
-    memset(map->counts, 0, sizeof map->counts);
-    if (pkv_cache_stats(cache, stats) != PKV_OK ||
-        pkv_cache_visit(cache, note_block, map, NULL) != PKV_OK) {
-        return complain("the pool cannot be read: %s", pkv_last_error());
-    }
-    const int32_t *counts = map->counts;
-    const int32_t held = counts[PKV_BLOCK_HELD] + counts[SHARED] + counts[PKV_BLOCK_PINNED];
-    if (held != stats->held_blocks || counts[PKV_BLOCK_CACHED] != stats->cached_blocks ||
-        counts[PKV_BLOCK_PINNED] != stats->pinned_blocks ||
-        held + counts[PKV_BLOCK_CACHED] + counts[PKV_BLOCK_FREE] != stats->num_blocks) {
-        return complain("frame %d: the blocks do not add up to the counters", map->num_frames + 1);
-    }
-    return true;
-}
-
-/* On a terminal each line clears what the frame before left behind it. */
-static void end_line(bool plain)
-{
-    fputs(plain ? "\n" : "\033[K\n", stdout);
-}
-
-static void print_map(const struct pagemap *map)
-{
-    const bool plain = map->options->plain;
-    for (int32_t b = 0; b < map->options->serve.num_blocks; b++) {
-        const struct look *look = &looks[map->cells[b]];
-        const bool begins = b % COLUMNS == 0;
-        if (begins && b > 0) {
-            end_line(plain);
-        }
-        if (!plain && (begins || map->cells[b] != map->cells[b - 1])) {
-            fputs(look->colour, stdout);
-        }
-        putchar(look->glyph);
-    }
-    fputs(plain ? "" : "\033[0m", stdout);
-    end_line(plain);
-}
-
-static void print_legend(const struct pagemap *map)
-{
-    static const int order[NUM_LOOKS] = {PKV_BLOCK_HELD, SHARED, PKV_BLOCK_PINNED, PKV_BLOCK_CACHED,
-                                         PKV_BLOCK_FREE};
-    const bool plain = map->options->plain;
-    for (int i = 0; i < NUM_LOOKS; i++) {
-        const struct look *look = &looks[order[i]];
-        printf("%s%s%c %s %d%s", i > 0 ? "   " : "", plain ? "" : look->colour, look->glyph,
-               look->name, map->counts[order[i]], plain ? "" : "\033[0m");
-    }
-    end_line(plain);
-}
-
 static double percent(uint64_t part, uint64_t whole)
 {
     return whole > 0 ? 100.0 * (double)part / (double)whole : 0;
@@ -252,19 +170,18 @@ static double percent(uint64_t part, uint64_t whole)
 static void print_numbers(struct pagemap *map, const struct serve_stats *serve,
                           const struct pkv_stats *stats)
 {
-    const bool plain = map->options->plain;
     const double seconds = now_seconds() - map->last_time;
     printf("hit rate %.1f %%: %llu of %llu prompt tokens",
            percent(stats->hit_tokens, stats->queried_tokens), (unsigned long long)stats->hit_tokens,
            (unsigned long long)stats->queried_tokens);
-    end_line(plain);
+    page_map_end_line(&map->pool);
     printf("stored %llu, evicted %llu, duplicates released %llu, preemptions %d",
            (unsigned long long)stats->stored_blocks, (unsigned long long)stats->evicted_blocks,
            (unsigned long long)stats->deduplicated_blocks, serve->num_preemptions);
-    end_line(plain);
+    page_map_end_line(&map->pool);
     printf("%d rows, %.0f tokens/s", serve->num_rows,
            (double)(serve->num_computed - map->last_computed) / (seconds + 1e-9));
-    end_line(plain);
+    page_map_end_line(&map->pool);
 }
 
 static void wait_a_moment(int32_t milliseconds)
@@ -277,7 +194,8 @@ static bool draw(struct pagemap *map, pkv_cache *cache, const struct serve_stats
 {
     const bool plain = map->options->plain;
     struct pkv_stats stats = {.size = sizeof stats};
-    if (!read_pool(map, cache, &stats)) {
+    map->pool.plain = plain;
+    if (!page_map_read(&map->pool, cache, &stats)) {
         return false;
     }
     map->num_frames++;
@@ -285,9 +203,9 @@ static bool draw(struct pagemap *map, pkv_cache *cache, const struct serve_stats
         fputs(map->num_frames == 1 ? "\033[H\033[2J" : "\033[H", stdout);
     }
     printf("frame %d of %d, step %d", map->num_frames, map->options->num_frames, serve->num_steps);
-    end_line(plain);
-    print_map(map);
-    print_legend(map);
+    page_map_end_line(&map->pool);
+    page_map_print(&map->pool, 0, 0);
+    page_map_print_legend(&map->pool);
     print_numbers(map, serve, &stats);
     if (fflush(stdout) != 0) {
         return complain("stdout cannot be written");

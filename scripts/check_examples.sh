@@ -4,8 +4,10 @@
 # All examples but story (check_story.sh). decode and server_loop compare their own answers, the
 # second for pools from the smallest on. speculative compares its own results and says how many
 # drafts were accepted, so most cases are a run of it and what it must say; pagemap checks its
-# counts at each frame, and its frames must fit a terminal. Bad arguments must be refused by one
-# line on stderr, with nothing on stdout and exit status 1. Models may be absent.
+# counts at each frame, and its frames must fit a terminal; so must those of the demo, which says
+# whether three ways to decode agree, and whose logits numpy computes anew where it is installed.
+# Bad arguments must be refused by one line on stderr, with nothing on stdout and exit status 1.
+# Models may be absent.
 #
 #   scripts/check_examples.sh [build dir]      PKV_MODELS or PKV_SHARED/models: where the model lies
 
@@ -14,6 +16,7 @@ cd "$(dirname "$0")/.." || exit 1
 build=${1:-${BUILD:-build/release}}
 speculative=$build/examples/speculative
 pagemap=$build/examples/pagemap
+demo=$build/examples/demo
 models=
 for folder in ${PKV_MODELS:+"$PKV_MODELS"} ${PKV_SHARED:+"$PKV_SHARED/models"} ../shared/models; do
     if [ -z "$models" ] && [ -r "$folder/stories260K.bin" ]; then models=$folder; fi
@@ -226,6 +229,62 @@ check_pagemap() {
     refused 'pagemap, an unknown argument' 'unknown argument what' "$pagemap" what 1
 }
 
+# --- demo
+
+# agrees TITLE argument...: exit status 0, and the last line says that three ways agree.
+agrees() {
+    title=$1
+    shift
+    "$demo" "$@" >"$work/out" 2>"$work/err"
+    status=$?
+    note=$(tail -n 1 "$work/out" "$work/err" | grep -v '^==>')
+    [ "$status" -eq 0 ] && tail -n 1 "$work/out" | grep -q '^paged = continuous = naive: '
+    judge $? "$title" "$(echo "$note" | head -n 1)"
+}
+
+# Frames on a terminal: at most 24 lines of 80 columns between two moves of the cursor.
+check_frames() {
+    if ! command -v script >/dev/null; then
+        echo 'skipped: frames of the demo, no script(1) to be a terminal'
+        return
+    fi
+    script -qec "$demo --delay 0" "$work/typescript" >"$work/out" 2>"$work/err" </dev/null
+    tr -d '\r' <"$work/typescript" | awk '
+        /\033\[H/ { if (lines > 24) bad++; frames++; lines = 0 }
+        /^$/ && frames { exit }
+        { gsub(/\033\[[0-9;]*[A-Za-z]/, ""); lines++; if (length($0) > 80 && frames) bad++ }
+        END {
+            printf "%d frames", frames
+            if (bad) printf ", %d do not fit", bad
+            exit !(frames > 50 && bad == 0)
+        }' >"$work/note"
+    judge $? 'frames of the demo fit a terminal' "$(cat "$work/note")"
+}
+
+check_demo() {
+    agrees 'the demo, without a terminal'
+    said 'its requests share blocks' '+ shared [1-9]'
+    said 'its prompts hit' '[1-9][0-9]* of [0-9]* prompt tokens were hits'
+    said 'it has a map for each kind of layers' '^blocks of the layers with a window of 64 tokens'
+    if grep -q "$(printf '\033')" "$work/out"; then
+        verdict FAILED 'no cursor movement in a pipe'
+    else
+        verdict ok 'no cursor movement in a pipe'
+    fi
+    agrees 'the demo, blocks of 7, one thread' --block-size 7 --threads 1
+    agrees 'the demo, blocks of 64, 8 threads' --block-size 64 --threads 8
+    check_frames
+    /usr/bin/python3 examples/train/check.py "$demo" examples/train/stories.pkvm \
+        >"$work/out" 2>"$work/err"
+    case $? in
+    0) verdict ok "its logits against numpy's" "$(cat "$work/out")" ;;
+    77 | 127) echo 'skipped: logits of the demo against numpy, no python3-numpy' ;;
+    *) verdict FAILED "its logits against numpy's" "$(cat "$work/out" "$work/err" | tail -n 1)" ;;
+    esac
+    refused_numbers "$demo" --delay --block-size --threads
+    refused 'demo, an unknown argument' 'unknown argument what' "$demo" what 1
+}
+
 check_small
 check_sizing
 check_speculative
@@ -236,5 +295,6 @@ else
     check_real 24 4
 fi
 check_pagemap
+check_demo
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -191,6 +191,68 @@ check_weights() {
     bad_model 'logits that overflow' 'is not finite' broken
 }
 
+# pkvm NAME OFFSET WORD: the embedded model's file with one word overwritten.
+pkvm() {
+    cp "$embedded" "$work/$1"
+    words "$3" | dd of="$work/$1" bs=1 seek="$2" conv=notrunc 2>"$work/dd"
+}
+
+# bad_pkvm TITLE MESSAGE OFFSET WORD
+bad_pkvm() {
+    pkvm bad.pkvm "$3" "$4"
+    bad_model "a model file, $1" "$2" bad.pkvm
+}
+
+# Words of the header stand at 8, 12 .. 60, windows at 64, then the weights.
+check_pkvm() {
+    embedded=examples/train/stories.pkvm
+    size=$(wc -c <"$embedded")
+    "$story" --model "$embedded" --prompt 'It was a ' -n 16 >"$work/out" 2>"$work/err"
+    if grep -q '^\[0\] It was a [a-z]' "$work/out"; then
+        verdict ok 'a model file, and a text without tokenizer'
+    else
+        verdict FAILED 'a model file, and a text without tokenizer' "$(head -n 1 "$work/err")"
+    fi
+    for bytes in 8 63; do
+        head -c "$bytes" "$embedded" >"$work/short"
+        bad_model "a model file of $bytes bytes" 'do not begin as a model' short
+    done
+    for bytes in 64 80 1000 $((size - 1)); do
+        head -c "$bytes" "$embedded" >"$work/short"
+        bad_model "a model file of $bytes bytes" 'but the header makes it' short
+    done
+    { cat "$embedded" && printf x; } >"$work/long"
+    bad_model 'a model file and a byte' 'but the header makes it' long
+    bad_pkvm 'version 2' 'version 2' 8 2
+    bad_pkvm 'dtype 3' 'dtype 3' 12 3
+    bad_pkvm 'dtype -1' 'dtype -1' 12 -1
+    bad_pkvm 'dtype f32' 'but the header makes it' 12 0
+    bad_pkvm 'dim 0' 'dim = 0' 16 0
+    bad_pkvm 'dim -128' 'dim = -128' 16 -128
+    bad_pkvm 'the largest dim' 'dim = 2147483647' 16 2147483647
+    bad_pkvm 'another dim' 'but the header makes it' 16 130
+    bad_pkvm 'hidden_dim 0' 'hidden_dim = 0' 20 0
+    bad_pkvm 'no layers' 'n_layers = 0' 24 0
+    bad_pkvm '4096 layers' 'but the header makes it' 24 4096
+    bad_pkvm 'no heads' 'n_heads = 0' 28 0
+    bad_pkvm 'heads that KV heads do not divide' 'cannot share' 28 3
+    bad_pkvm 'more KV heads than heads' 'n_kv_heads = 9' 32 9
+    bad_pkvm 'heads of odd width' 'even width' 36 15
+    bad_pkvm 'heads of no width' 'head_dim = 0' 36 0
+    bad_pkvm 'the largest vocabulary' 'vocab_size = 2147483647' 40 2147483647
+    bad_pkvm 'a vocabulary without an end' 'no begin and end' 40 257
+    bad_pkvm 'a begin that is a byte' 'behind the 256 bytes' 44 65
+    bad_pkvm 'a begin that is the end' 'behind the 256 bytes' 44 257
+    bad_pkvm 'an end of -1' 'behind the 256 bytes' 48 -1
+    bad_pkvm 'no positions' 'seq_len = 0' 52 0
+    bad_pkvm 'positions for a larger file' 'more memory than the file has' 52 1048576
+    bad_pkvm 'theta 0' 'makes no sense' 56 0
+    bad_pkvm 'a reserved word' '1 reserved' 60 1
+    bad_pkvm 'a window of -1' 'layer 0 has a window of -1' 64 -1
+    bad_pkvm 'infinity in the embedding' 'embedding[0][1] is not finite' 80 2080374784
+    bad_pkvm 'NaN in the last weight' 'final_norm[0][127] is not finite' $((size - 4)) 2113929216
+}
+
 bad_tokenizer() { # title message name
     refused "$1" "$2" --model "$work/good" --tokenizer "$work/$3" --prompt hi
 }
@@ -324,6 +386,28 @@ END
     fi
 }
 
+# The same for the header of a model file, one word at a time.
+check_pkvm_fuzz() {
+    runs=0
+    first=
+    offset=8
+    while [ "$offset" -le 76 ]; do
+        for value in 0 -1 1 2 3 255 256 65536 16777216 1073741824 2147483647 -2147483648; do
+            pkvm fuzzed "$offset" "$value"
+            "$story" --model "$work/fuzzed" --tokens 256 --ids -n 2 >"$work/out" 2>"$work/err"
+            status=$?
+            runs=$((runs + 1))
+            [ "$status" -le 1 ] || first="${first:-exit status $status for $value at $offset}"
+        done
+        offset=$((offset + 4))
+    done
+    if [ -z "$first" ]; then
+        verdict ok "$runs fuzzed headers of model files"
+    else
+        verdict FAILED "$runs fuzzed headers of model files" "$first"
+    fi
+}
+
 fuzzed_headers() {
     awk -v header="$header" 'BEGIN {
         srand(1)
@@ -347,9 +431,11 @@ checkpoint good $legacy_bytes $header
 check_sizes
 check_headers
 check_weights
+check_pkvm
 check_tokenizers
 check_prompts
 check_arguments
 check_fuzz
+check_pkvm_fuzz
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -4,13 +4,10 @@
  * once, so that chunks, joins, leaves and preemption all happen. */
 #include "demo.h"
 
-#include "naive.h"
 #include "random.h"
-#include "report.h"
+#include "three_ways.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { NUM_REQUESTS = 6, NUM_NEW = 64, SEED = 10 };
 
@@ -41,89 +38,18 @@ static int32_t tight_pool(const struct request_list *list, int32_t block_size)
     return sum / 2 > alone ? sum / 2 : alone;
 }
 
-/* All tokens in one array, for the caller to free. */
-static int32_t *copy_tokens(const struct request_list *list)
-{
-    const size_t stride = (size_t)request_longest(list);
-    int32_t *all = calloc((size_t)list->count * stride, sizeof *all);
-    for (int32_t r = 0; all != NULL && r < list->count; r++) {
-        memcpy(all + (size_t)r * stride, list->items[r].tokens,
-               (size_t)list->items[r].num_tokens * sizeof *all);
-    }
-    return all;
-}
-
-/* Compares each request of the list with the naive result (0 behind its end). */
-static bool same_tokens(const char *name, const struct request_list *list, const int32_t *expected)
-{
-    const size_t stride = (size_t)request_longest(list);
-    for (int32_t r = 0; r < list->count; r++) {
-        const struct request *request = &list->items[r];
-        for (int32_t i = 0; i < request->num_tokens; i++) {
-            if (request->tokens[i] != expected[(size_t)r * stride + (size_t)i]) {
-                return complain("%s differs from naive: request %d, token %d: %d, not %d", name, r,
-                                i, request->tokens[i], expected[(size_t)r * stride + (size_t)i]);
-            }
-        }
-    }
-    return true;
-}
-
-static bool run_form(const struct model *model, const struct serve_options *options,
-                     const char *name, struct request_list *list, const int32_t *expected)
-{
-    struct serve_stats stats = {0};
-    for (int32_t r = 0; r < list->count; r++) {
-        request_reset(&list->items[r]);
-    }
-    if (!serve(model, options, list, &stats)) {
-        return false;
-    }
-    printf("  %-11s %5lld tokens, %6.0f tokens/s: %d steps of up to %d rows, at most %d of %d %s, "
-           "%d preemptions\n",
-           name, (long long)request_generated(list),
-           (double)request_generated(list) / (stats.seconds + 1e-9), stats.num_steps,
-           stats.peak_rows, stats.peak_blocks, stats.num_blocks,
-           options->storage == PKV_STORAGE_PAGED ? "blocks" : "slots", stats.num_preemptions);
-    if (options->prefix_cache) {
-        printf("  %-11s %5llu of %llu prompt tokens were hits, and %llu of %llu that came again\n",
-               "", (unsigned long long)stats.cache.hit_tokens,
-               (unsigned long long)stats.cache.queried_tokens,
-               (unsigned long long)stats.cache.rehit_tokens,
-               (unsigned long long)stats.cache.readmitted_tokens);
-    }
-    return same_tokens(name, list, expected);
-}
-
-/* Only the paged run has the prefix cache, when that option is on. */
 static bool run_three(const struct model *model, struct serve_options *o, struct request_list *list)
 {
-    float margin = 0;
-    const double start = now_seconds();
-    if (!naive_decode(model, list, &margin)) {
-        return false;
-    }
-    const int64_t generated = request_generated(list);
-    printf("  %-11s %5lld tokens, %6.0f tokens/s: one request after another, no library\n", "naive",
-           (long long)generated, (double)generated / (now_seconds() - start + 1e-9));
-    int32_t *expected = copy_tokens(list);
-    if (expected == NULL) {
-        return complain("out of memory for the result");
-    }
+    struct agreement agreement = {0};
     if (o->num_blocks == 0) {
         o->num_blocks = tight_pool(list, o->block_size);
     }
-    o->storage = PKV_STORAGE_PAGED;
-    bool ok = run_form(model, o, "paged", list, expected);
-    o->storage = PKV_STORAGE_CONTINUOUS;
-    o->prefix_cache = false;
-    ok = ok && run_form(model, o, "continuous", list, expected);
-    free(expected);
-    if (ok) {
-        printf("all three emit the same %lld tokens (smallest lead over the second: %.4f)\n",
-               (long long)generated, (double)margin);
+    if (!three_ways(model, o, list, &agreement)) {
+        return false;
     }
-    return ok;
+    printf("all three emit the same %lld tokens (smallest lead over the second: %.4f)\n",
+           (long long)agreement.num_tokens, (double)agreement.margin);
+    return true;
 }
 
 bool demo(const struct options *options)

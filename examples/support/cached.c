@@ -6,8 +6,6 @@
 
 #include "report.h"
 
-#include "pagedkv/metrics.h"
-
 #include <stdlib.h>
 
 /* All heads, rope and norms of heads as the model has them. */
@@ -93,17 +91,37 @@ bool cached_create(const struct model *model, const struct pkv_group_config *gro
     return status == PKV_OK || complain("no cache: %s", pkv_last_error());
 }
 
+bool cached_usage(pkv_cache *cache, int32_t *num_blocks, int32_t *held)
+{
+    struct pkv_cache_config config = {.size = sizeof config};
+    struct pkv_group_usage usage = {.size = sizeof usage};
+    if (pkv_cache_describe(cache, &config) != PKV_OK) {
+        return complain("the cache's groups: %s", pkv_last_error());
+    }
+    *num_blocks = 0;
+    *held = 0;
+    for (int32_t group = 0; group < config.num_groups; group++) {
+        if (pkv_cache_usage(cache, group, &usage) != PKV_OK) {
+            return complain("usage: %s", pkv_last_error());
+        }
+        *num_blocks += usage.num_blocks;
+        *held += usage.held;
+    }
+    return true;
+}
+
 bool cached_check_empty(pkv_cache *cache)
 {
-    struct pkv_stats stats = {.size = sizeof stats};
+    int32_t num_blocks = 0;
+    int32_t held = 0;
     const int32_t broken = pkv_cache_check(cache);
     if (broken != 0) {
         return complain("the cache has %d broken invariants", broken);
     }
-    if (pkv_cache_stats(cache, &stats) != PKV_OK || stats.held_blocks != 0) {
-        return complain("%lld blocks are still held", (long long)stats.held_blocks);
+    if (!cached_usage(cache, &num_blocks, &held)) {
+        return false;
     }
-    return true;
+    return held == 0 || complain("%d of %d blocks are still held", held, num_blocks);
 }
 
 bool cached_attend(void *context, int32_t layer, const float *q, const float *k, const float *v,

@@ -20,6 +20,9 @@ enum { CACHED_MAX_GROUPS = 8 };
 bool cached_create(const struct model *model, const struct pkv_group_config *group,
                    const struct pkv_cache_config *config, pkv_cache **cache);
 
+/* The blocks of all groups, slots where storage is continuous, and how many of them are held. */
+bool cached_usage(pkv_cache *cache, int32_t *num_blocks, int32_t *held);
+
 /* No sequence lives any more: complains when an invariant is broken or a block is still held. */
 bool cached_check_empty(pkv_cache *cache);
 

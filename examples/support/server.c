@@ -57,6 +57,15 @@ struct server {
     struct serve_stats *stats;
 };
 
+/* 0 = a share of the bytes. */
+static int32_t blocks_of_group(const struct serve_options *o, int32_t full)
+{
+    if (o->bytes > 0) {
+        return 0;
+    }
+    return o->num_blocks > 0 ? o->num_blocks : full;
+}
+
 static bool create_cache(struct server *s)
 {
     const struct serve_options *o = s->options;
@@ -71,11 +80,12 @@ static bool create_cache(struct server *s)
         .k_dtype = o->dtype,
         .v_dtype = o->dtype,
         .block_size = o->block_size,
-        .num_blocks = o->num_blocks > 0 ? o->num_blocks : (int32_t)full,
+        .num_blocks = blocks_of_group(o, (int32_t)full),
     };
     const struct pkv_cache_config config = {
         .max_seqs = o->max_batch,
         .max_seq_len = longest,
+        .bytes = o->bytes,
         .max_step_tokens = s->max_step_tokens,
         .num_threads = o->threads,
         .prefix_cache = o->prefix_cache,
@@ -317,11 +327,10 @@ static bool run_step(struct server *s)
 static bool count_step(struct server *s, double start)
 {
     struct serve_stats *stats = s->stats;
-    struct pkv_stats now = {.size = sizeof now};
-    if (pkv_cache_stats(s->cache, &now) != PKV_OK) {
-        return complain("stats: %s", pkv_last_error());
+    int32_t held = 0;
+    if (!cached_usage(s->cache, &stats->num_blocks, &held)) {
+        return false;
     }
-    const int32_t held = (int32_t)now.held_blocks;
     stats->num_steps++;
     stats->num_rows = s->rows.num_rows;
     stats->num_computed += s->rows.num_tokens;
@@ -402,12 +411,8 @@ static bool run_requests(struct server *s)
 
 static bool read_pool_size(struct server *s)
 {
-    struct pkv_stats now = {.size = sizeof now};
-    if (pkv_cache_stats(s->cache, &now) != PKV_OK) {
-        return complain("stats: %s", pkv_last_error());
-    }
-    s->stats->num_blocks = (int32_t)now.num_blocks;
-    return true;
+    int32_t held = 0;
+    return cached_usage(s->cache, &s->stats->num_blocks, &held);
 }
 
 bool serve(const struct model *model, const struct serve_options *options,

@@ -30,6 +30,7 @@ struct serve_options {
     enum pkv_dtype dtype; /* of the cache */
     int32_t block_size;
     int32_t num_blocks; /* of each group; 0 = enough that nothing is ever short */
+    size_t bytes;       /* instead, for the cache to divide between groups; 0 = not said */
     int32_t max_batch;
     int32_t chunk;
     int32_t threads; /* 0 = as many as this process may run */
