@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# deps.sh [demo|check|bench|python|rust|ci]: looks for the packages that a target needs and installs
-# the missing ones with apt-get where it may (root, or sudo without a password). Where it may not,
-# it prints the line to run and exits 1. What is optional (jemalloc, matplotlib) is wanted and not
-# needed: without it a line says so, and the target goes on. .ci/run alone needs jemalloc. Names are
-# those of Debian 12.
+# deps.sh [demo|check|bench|python|rust|cmake|ci]: looks for the packages that a target needs and
+# installs the missing ones with apt-get where it may (root, or sudo without a password). Where it
+# may not, it prints the line to run and exits 1. What is optional (jemalloc, matplotlib) is wanted
+# and not needed: without it a line says so, and the target goes on. .ci/run alone needs jemalloc.
+# Names are those of Debian 12.
 set -eu
 
 level=${1:-check}
@@ -19,6 +19,9 @@ python)
 rust)
     want='gcc libc6-dev make libxxhash-dev cargo'
     optional= ;;
+cmake)
+    want='gcc libc6-dev make libxxhash-dev cmake binutils'
+    optional= ;;
 bench) want='gcc libc6-dev make libxxhash-dev gnuplot-nox' ;;
 ci)
     want='gcc g++ libc6-dev make libjemalloc-dev libcunit1-dev libxxhash-dev clang clang-format
@@ -26,7 +29,7 @@ ci)
           python3-venv python3-numpy'
     optional=
     ;;
-*) echo "usage: deps.sh [demo|check|bench|python|rust|ci]" >&2; exit 2 ;;
+*) echo "usage: deps.sh [demo|check|bench|python|rust|cmake|ci]" >&2; exit 2 ;;
 esac
 
 # CC may be "ccache gcc".
