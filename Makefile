@@ -76,7 +76,6 @@ $(OBJ)/src/%.o:   includes = -Iinclude -Isrc
 $(OBJ)/bench/%.o: includes = -Iinclude -Isrc -Ibench -Ibench/support
 $(OBJ)/examples/%.o: includes = -Iinclude -Iexamples/support
 $(OBJ)/examples/support/%.o: local = $(fast)
-$(OBJ)/examples/support/embedded.o: examples/train/stories.pkvm
 $(OBJ)/bench/%.o:                       local = $(openmp) -Wno-unknown-pragmas
 $(OBJ)/tests/%.o: includes = -Iinclude -Isrc -Itests -I.
 
@@ -120,6 +119,7 @@ $(OBJ)/%.o: %.c $(OBJ)/flags
 	$(say) CC $@
 	@mkdir -p $(@D)
 	$(compile) -MMD -MP -c -o $@ $<
+$(OBJ)/examples/support/embedded.o: examples/train/stories.pkvm
 $(unit): $(call objects,$(unit_src)) $(BUILD)/bench/libsupport.a
 .SECONDEXPANSION:
 $(addprefix $(BUILD)/,$(alone)): $(BUILD)/%: $$(call objects,$$(wildcard $$*.c $$*/*.c))
