@@ -8,5 +8,7 @@
 program_needs = $(if $(call can_link,$(2)),$(eval $(BUILD)/$(1): own_libs = $(2)), \
                     $(eval left_out += $(BUILD)/$(1)))
 
+$(call program_needs,examples/server,-lmicrohttpd -lcjson)
+
 examples := $(filter-out $(left_out),$(examples))
 benches  := $(filter-out $(left_out),$(benches))
