@@ -31,7 +31,7 @@ struct sampling {
     uint64_t seed;     /* choice c draws from a sequence of numbers that seed and c give */
 };
 
-/* What a client asks for. The job takes over what the pointers lead to. */
+/* A client's request. The job takes over what the pointers lead to. */
 struct job_request {
     int32_t *prompt; /* [num_prompt], >= 1 */
     int32_t num_prompt;
@@ -106,7 +106,8 @@ bool job_is_cancelled(struct job *job);
  * client gets JOB_END after what is queued. */
 void job_push(struct job *job, const struct piece *piece);
 
-/* No more pieces will come. `message` (may be NULL) tells a client why a job failed: static text. */
+/* No more pieces will come. `message` (may be NULL) tells a client why a job failed: a text that
+ * stays. */
 void job_end(struct job *job, const struct job_usage *usage, const char *message);
 
 /* ---- both ----------------------------------------------------------------------------------- */
