@@ -34,21 +34,26 @@ static bool begins_with(const char *bytes, size_t num_bytes, const char *text)
     return strncmp(bytes, text, num_bytes < strlen(text) ? num_bytes : strlen(text)) == 0;
 }
 
-/* Where the first stop text begins, or what the held bytes end with may become one; num_held when
- * neither is so. */
+/* Where the first stop text begins that is there as a whole; without one, where what the held bytes
+ * end with may become one; num_held when neither is so. */
 static size_t find_stop(const struct stream_text *s, bool *complete)
 {
+    size_t partial = s->num_held;
+    *complete = true;
     for (size_t at = 0; at < s->num_held; at++) {
         for (int i = 0; i < s->num_stops; i++) {
             const size_t left = s->num_held - at;
-            if (begins_with(s->held + at, left, s->stops[i])) {
-                *complete = left >= strlen(s->stops[i]);
+            if (!begins_with(s->held + at, left, s->stops[i])) {
+                continue;
+            }
+            if (left >= strlen(s->stops[i])) {
                 return at;
             }
+            partial = at < partial ? at : partial;
         }
     }
     *complete = false;
-    return s->num_held;
+    return partial;
 }
 
 /* Takes the first `count` held bytes out, as characters; with `all` false an incomplete one at
