@@ -17,7 +17,7 @@ struct engine;
 struct engine_options {
     enum pkv_dtype dtype; /* of the cache */
     int32_t block_size;
-    int32_t num_blocks; /* of the full-attention group; 0 = max_batch sequences of max_seq_len */
+    size_t cache_bytes; /* of keys and values; 0 = max_batch sequences of max_seq_len tokens */
     int32_t max_batch;  /* choices that run at once */
     int32_t max_seq_len;
     int32_t max_queue;     /* jobs that wait */
