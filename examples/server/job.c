@@ -12,14 +12,14 @@ struct queued {
 
 struct job {
     struct job_request request;
-    job_wake *wake;
     void *context; /* of wake and of job_next's wait */
 
     pthread_mutex_t mutex; /* guards all below */
     int holders;
     struct queued *first;
     struct queued **last; /* where the next one is linked */
-    bool waiting;         /* the connection wants to be woken */
+    bool waiting;         /* the connection wants to be woken ... */
+    job_wake *wake;       /* ... by this; NULL: it is gone */
     bool cancelled;
     bool ended;
     struct job_usage usage;
@@ -125,7 +125,14 @@ void job_cancel(struct job *job)
 {
     pthread_mutex_lock(&job->mutex);
     job->cancelled = true;
-    job->waiting = false;
+    pthread_mutex_unlock(&job->mutex);
+}
+
+void job_abandon(struct job *job)
+{
+    pthread_mutex_lock(&job->mutex);
+    job->cancelled = true;
+    job->wake = NULL;
     pthread_mutex_unlock(&job->mutex);
 }
 

@@ -93,8 +93,12 @@ enum job_state job_next(struct job *job, void (*wait)(void *context), struct pie
 /* Counts so far; final after JOB_END. */
 struct job_usage job_usage(struct job *job);
 
-/* The client is gone: the engine ends the job before its next step. Wakes nobody. */
+/* The client is gone, or so it seems: the engine ends the job before its next step, and wakes the
+ * connection as at any end. Any thread that knows that the job has a holder. */
 void job_cancel(struct job *job);
+
+/* The connection is gone: the same, but from now on nobody is woken. */
+void job_abandon(struct job *job);
 
 /* ---- the engine's side ---------------------------------------------------------------------- */
 
