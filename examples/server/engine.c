@@ -287,14 +287,11 @@ static enum pkv_status begin_step(struct engine *e)
     }
 }
 
+/* What attention has read since the cache was made. */
 static int64_t bytes_read(const struct engine *e)
 {
-    int64_t bytes = 0;
-    for (int32_t i = 0; i < e->batch.num_rows; i++) {
-        bytes +=
-            model_cache_bytes_read(e->model, e->options.dtype, e->batch.rows[i].run->num_written);
-    }
-    return bytes;
+    struct pkv_stats stats = {.size = sizeof stats};
+    return pkv_cache_stats(e->cache, &stats) == PKV_OK ? (int64_t)stats.attention_bytes : 0;
 }
 
 /* False when the model or the cache failed. */
@@ -304,7 +301,8 @@ static bool run_step(struct engine *e)
     if (status == PKV_NOT_FOUND) {
         return true;
     }
-    const int64_t before = e->batch.num_generated;
+    const int64_t generated = e->batch.num_generated;
+    const int64_t bytes = bytes_read(e);
     if (status != PKV_OK || !batch_run(&e->batch, fork_choices, e)) {
         return false;
     }
@@ -314,7 +312,7 @@ static bool run_step(struct engine *e)
     e->state.num_generated = e->batch.num_generated;
     e->state.num_drafted = e->batch.num_drafted;
     e->state.num_accepted = e->batch.num_accepted;
-    rates_add(&e->rates, now_seconds(), e->batch.num_generated - before, bytes_read(e));
+    rates_add(&e->rates, now_seconds(), e->batch.num_generated - generated, bytes_read(e) - bytes);
     pthread_mutex_unlock(&e->mutex);
     return true;
 }
@@ -401,6 +399,7 @@ static void *engine_thread(void *context)
         publish(e);
     }
     fail_all(e, "the server stops");
+    publish(e);
     return NULL;
 }
 
@@ -442,13 +441,17 @@ static bool check_empty(pkv_cache *cache)
            complain("%lld blocks are still held", (long long)stats.held_blocks);
 }
 
-bool engine_stop(struct engine *engine)
+void engine_close(struct engine *engine)
 {
     pthread_mutex_lock(&engine->mutex);
     engine->stopping = true;
     pthread_cond_signal(&engine->changed);
     pthread_mutex_unlock(&engine->mutex);
     pthread_join(engine->thread, NULL);
+}
+
+bool engine_free(struct engine *engine)
+{
     const bool ok = check_empty(engine->cache);
     batch_free(&engine->batch);
     pkv_cache_destroy(engine->cache, true);

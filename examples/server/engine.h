@@ -32,8 +32,12 @@ struct engine_options {
 bool engine_start(const struct language_model *model, const struct engine_options *options,
                   struct engine **engine);
 
-/* Ends all jobs as failed, the thread, and the cache; complains when a block is still held. */
-bool engine_stop(struct engine *engine);
+/* Ends all jobs as failed, and the thread: no job is taken any more. Everything else below may
+ * still be called. */
+void engine_close(struct engine *engine);
+
+/* Frees a closed engine and its cache; complains when a block is still held. */
+bool engine_free(struct engine *engine);
 
 enum engine_answer { ENGINE_TAKEN, ENGINE_FULL, ENGINE_TOO_LONG, ENGINE_STOPPING };
 

@@ -7,7 +7,7 @@
 
 struct queued {
     struct queued *next;
-    struct piece piece;
+    struct job_piece piece;
 };
 
 struct job {
@@ -83,7 +83,7 @@ void job_hold(struct job *job)
 }
 
 /* Takes the first of the queue. */
-static void take_first(struct job *job, struct piece *piece)
+static void take_first(struct job *job, struct job_piece *piece)
 {
     struct queued *queued = job->first;
     job->first = queued->next;
@@ -94,7 +94,7 @@ static void take_first(struct job *job, struct piece *piece)
     free(queued);
 }
 
-enum job_state job_next(struct job *job, void (*wait)(void *context), struct piece *piece)
+enum job_state job_next(struct job *job, void (*wait)(void *context), struct job_piece *piece)
 {
     enum job_state state = JOB_READY;
     pthread_mutex_lock(&job->mutex);
@@ -160,7 +160,7 @@ static void wake_connection(struct job *job)
     }
 }
 
-void job_push(struct job *job, const struct piece *piece)
+void job_push(struct job *job, const struct job_piece *piece)
 {
     struct queued *queued = malloc(sizeof *queued);
     pthread_mutex_lock(&job->mutex);

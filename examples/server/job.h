@@ -55,7 +55,7 @@ struct top_logprob {
 /* What the engine says of one choice: a token and the text that is certain by now. Text may lag
  * behind tokens, where a character or a stop text may still be completed; a last piece, without a
  * token (-1), brings the rest and says why the choice ended. */
-struct piece {
+struct job_piece {
     int32_t choice;
     int32_t token;
     float logprob;
@@ -88,7 +88,7 @@ bool job_create(struct job_request *request, job_wake *wake, void *context, stru
 
 /* The next piece. With JOB_WAIT the caller has `wait` called while the job's mutex is held, so that
  * it can suspend its connection before the engine can wake it. wait may be NULL. */
-enum job_state job_next(struct job *job, void (*wait)(void *context), struct piece *piece);
+enum job_state job_next(struct job *job, void (*wait)(void *context), struct job_piece *piece);
 
 /* Counts so far; final after JOB_END. */
 struct job_usage job_usage(struct job *job);
@@ -108,7 +108,7 @@ bool job_is_cancelled(struct job *job);
 
 /* Queues a piece; the job takes over its text. When memory is short the job is cancelled and its
  * client gets JOB_END after what is queued. */
-void job_push(struct job *job, const struct piece *piece);
+void job_push(struct job *job, const struct job_piece *piece);
 
 /* No more pieces will come. `message` (may be NULL) tells a client why a job failed: a text that
  * stays. */

@@ -27,17 +27,6 @@ static size_t token_bytes(const struct language_model *model, enum pkv_dtype dty
     return (size_t)2 * (size_t)model->kv_heads * (size_t)model->head_dim * pkv_dtype_bytes(dtype);
 }
 
-int64_t model_cache_bytes_read(const struct language_model *model, enum pkv_dtype dtype,
-                               int32_t length)
-{
-    int64_t keys = 0;
-    for (int32_t layer = 0; layer < model->num_layers; layer++) {
-        const int64_t window = model->windows[layer];
-        keys += window > 0 && window < length ? window : length;
-    }
-    return keys * (int64_t)token_bytes(model, dtype);
-}
-
 /* Fills groups and layers, which have room for one a layer of the model. */
 static int32_t describe(const struct language_model *model, const struct engine_options *options,
                         struct pkv_group_config *groups, struct pkv_layer_config *layers)

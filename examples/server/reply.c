@@ -81,7 +81,7 @@ static cJSON *chat_token(const struct language_model *model, int32_t token, floa
     return item;
 }
 
-static void add_chat_logprob(const struct language_model *model, const struct piece *piece,
+static void add_chat_logprob(const struct language_model *model, const struct job_piece *piece,
                              cJSON *logprobs)
 {
     cJSON *content = cJSON_GetObjectItem(logprobs, "content");
@@ -103,7 +103,7 @@ static cJSON *list_of(cJSON *object, const char *name)
 }
 
 /* Completions' parallel lists. */
-static void add_logprob(const struct language_model *model, const struct piece *piece,
+static void add_logprob(const struct language_model *model, const struct job_piece *piece,
                         cJSON *logprobs)
 {
     cJSON_AddItemToArray(list_of(logprobs, "tokens"), token_text(model, piece->token));
@@ -121,7 +121,7 @@ static void add_logprob(const struct language_model *model, const struct piece *
 }
 
 /* Adds the piece's token to the choice's logprobs; without a token, makes sure they are there. */
-static void add_logprobs(const struct reply *reply, const struct piece *piece, cJSON *choice)
+static void add_logprobs(const struct reply *reply, const struct job_piece *piece, cJSON *choice)
 {
     cJSON *logprobs = cJSON_GetObjectItem(choice, "logprobs");
     if (!reply->logprobs || (piece->token < 0 && logprobs == NULL)) {
@@ -172,7 +172,7 @@ static void add_usage(cJSON *object, const struct job_usage *usage)
     cJSON_AddNumberToObject(details, "cached_tokens", usage->num_cached);
 }
 
-char *reply_event(const struct reply *reply, const struct piece *piece, bool first)
+char *reply_event(const struct reply *reply, const struct job_piece *piece, bool first)
 {
     cJSON *object = answer(reply, true);
     cJSON *choice = cJSON_CreateObject();
@@ -240,7 +240,7 @@ void reply_start(const struct reply *reply, int32_t num_choices, struct reply_wh
 }
 
 /* Texts are kept apart until the end: appending to a cJSON text would copy it each time. */
-static bool append_text(cJSON *choice, const struct piece *piece)
+static bool append_text(cJSON *choice, const struct job_piece *piece)
 {
     if (piece->num_bytes == 0) {
         return true;
@@ -249,7 +249,7 @@ static bool append_text(cJSON *choice, const struct piece *piece)
     return cJSON_AddItemToArray(parts, cJSON_CreateString(piece->text)) != 0;
 }
 
-void reply_add(const struct reply *reply, const struct piece *piece, struct reply_whole *whole)
+void reply_add(const struct reply *reply, const struct job_piece *piece, struct reply_whole *whole)
 {
     cJSON *choice = whole->choices[piece->choice];
     if (!append_text(choice, piece)) {

@@ -28,14 +28,14 @@ struct reply_whole {
 char *reply_error(const struct api_error *error);
 
 /* One event of a stream: a piece. For chat, `first` says that it is the choice's first one. */
-char *reply_event(const struct reply *reply, const struct piece *piece, bool first);
+char *reply_event(const struct reply *reply, const struct job_piece *piece, bool first);
 
 /* The event with the usage, and one that says why the job failed. */
 char *reply_usage_event(const struct reply *reply, const struct job_usage *usage);
 char *reply_failure(const char *message);
 
 void reply_start(const struct reply *reply, int32_t num_choices, struct reply_whole *whole);
-void reply_add(const struct reply *reply, const struct piece *piece, struct reply_whole *whole);
+void reply_add(const struct reply *reply, const struct job_piece *piece, struct reply_whole *whole);
 char *reply_finish(const struct reply *reply, const struct job_usage *usage,
                    struct reply_whole *whole);
 void reply_drop(struct reply_whole *whole);

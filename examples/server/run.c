@@ -66,7 +66,7 @@ void entry_finish(struct entry *entry, const char *message)
 
 static bool end_run(struct run *run, enum finish finish)
 {
-    struct piece piece = {.choice = run->choice, .token = -1, .finish = finish};
+    struct job_piece piece = {.choice = run->choice, .token = -1, .finish = finish};
     run->state = RUN_DONE;
     run->entry->num_done++;
     if (!stream_text_end(&run->text, &piece.text, &piece.num_bytes)) {
@@ -77,7 +77,7 @@ static bool end_run(struct run *run, enum finish finish)
 }
 
 /* Keeps the token and tells the client. */
-static bool push_token(struct run *run, const struct language_model *model, struct piece *piece)
+static bool push_token(struct run *run, const struct language_model *model, struct job_piece *piece)
 {
     size_t num_bytes = 0;
     const char *bytes = model->bytes(model->self, piece->token, &num_bytes);
@@ -96,7 +96,7 @@ bool run_take(struct run *run, const struct language_model *model, struct sample
 {
     const struct job_request *request = run->entry->request;
     const int32_t index = run->num_tokens - request->num_prompt;
-    struct piece piece = {.choice = run->choice};
+    struct job_piece piece = {.choice = run->choice};
     if (!sampler_choose(sampler, &request->sampling, run->choice, index, logits, &piece.token)) {
         return false;
     }

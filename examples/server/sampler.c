@@ -156,7 +156,7 @@ bool sampler_choose(struct sampler *sampler, const struct sampling *sampling, in
     return true;
 }
 
-void sampler_logprobs(struct sampler *sampler, const float *logits, struct piece *piece)
+void sampler_logprobs(struct sampler *sampler, const float *logits, struct job_piece *piece)
 {
     const float top = logits[largest(logits, sampler->vocab_size)];
     const float log_sum = (float)log(softmax(sampler, logits, top, 1.0f));

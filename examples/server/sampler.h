@@ -27,6 +27,6 @@ bool sampler_choose(struct sampler *sampler, const struct sampling *sampling, in
 
 /* Natural logarithms of the probabilities before temperature and top_p: that of the piece's token,
  * and the piece's num_top most likely ones. */
-void sampler_logprobs(struct sampler *sampler, const float *logits, struct piece *piece);
+void sampler_logprobs(struct sampler *sampler, const float *logits, struct job_piece *piece);
 
 #endif
