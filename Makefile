@@ -75,7 +75,7 @@ $(OBJ)/src/attn/%.o:                  local = $(openmp) -Wno-unknown-pragmas
 $(OBJ)/src/%.o:   includes = -Iinclude -Isrc
 $(OBJ)/bench/%.o: includes = -Iinclude -Isrc -Ibench -Ibench/support
 $(OBJ)/examples/%.o: includes = -Iinclude -Iexamples/support
-$(OBJ)/examples/support/%.o: local = $(fast)
+$(OBJ)/examples/support/%.o: local = $(fast) $(openmp) -Wno-unknown-pragmas
 $(OBJ)/bench/%.o:                       local = $(openmp) -Wno-unknown-pragmas
 $(OBJ)/tests/%.o: includes = -Iinclude -Isrc -Itests -I.
 

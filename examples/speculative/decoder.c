@@ -27,7 +27,8 @@ bool decoder_create(const struct model *model, const struct decoder_options *opt
         .prefix_cache = true,
     };
     return cached_create(model, &group, &config, &decoder->open.cache) &&
-           activations_create(model, options->max_step_tokens, &decoder->activations);
+           activations_create(model, options->max_step_tokens, options->threads,
+                              &decoder->activations);
 }
 
 bool decoder_destroy(struct decoder *decoder)

@@ -1,58 +1,31 @@
 /* SPDX-License-Identifier: MIT
  *
- * forward.c: the dense part of the model in plain loops. Weights are the outer loop and tokens the
- * inner one, so that a step with many rows reads each weight once. */
+ * forward.c: the dense part of the model, on the products of matrix.h: a step with many rows reads
+ * each weight once. */
 #include "forward.h"
 
+#include "matrix.h"
 #include "report.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Independent sums, so that the compiler may use vectors without reordering anything. */
-enum { LANES = 8 };
-
-static float dot(const float *a, const float *b, int32_t count)
-{
-    float lanes[LANES] = {0};
-    int32_t i = 0;
-    for (; i + LANES <= count; i += LANES) {
-        for (int32_t lane = 0; lane < LANES; lane++) {
-            lanes[lane] += a[i + lane] * b[i + lane];
-        }
-    }
-    float sum = 0;
-    for (int32_t lane = 0; lane < LANES; lane++) {
-        sum += lanes[lane];
-    }
-    for (; i < count; i++) {
-        sum += a[i] * b[i];
-    }
-    return sum;
-}
-
 /* out[t][r] = dot(row r of the weight, in[t]) */
 static void multiply(struct activations *a, float *out, const float *in, const struct weight *w,
                      int32_t num_tokens)
 {
-    for (int32_t r = 0; r < w->rows; r++) {
-        const float *row = weight_row(w, r, a->row);
-        for (int32_t t = 0; t < num_tokens; t++) {
-            out[(size_t)t * (size_t)w->rows + (size_t)r] =
-                dot(row, in + (size_t)t * (size_t)w->columns, w->columns);
-        }
-    }
+    matrix_multiply(out, in, w, num_tokens, a->threads, a->scratch);
 }
 
 static void rms_norm(struct activations *a, float *out, const float *in, const struct weight *w,
                      int32_t num_tokens, float eps)
 {
-    const float *weight = weight_row(w, 0, a->row);
+    const float *weight = weight_row(w, 0, a->scratch);
     const size_t dim = (size_t)w->columns;
     for (size_t t = 0; t < (size_t)num_tokens; t++) {
         const float *x = in + t * dim;
-        const float mean = dot(x, x, w->columns) / (float)w->columns;
+        const float mean = matrix_dot(x, x, w->columns) / (float)w->columns;
         const float scale = 1.0f / sqrtf(mean + eps);
         for (size_t i = 0; i < dim; i++) {
             out[t * dim + i] = x[i] * scale * weight[i];
@@ -102,7 +75,7 @@ bool forward(const struct model *model, struct activations *a, const int32_t *to
 {
     const size_t dim = (size_t)model->dim;
     for (int32_t t = 0; t < num_tokens; t++) {
-        memcpy(a->x + (size_t)t * dim, weight_row(&model->embedding, tokens[t], a->row),
+        memcpy(a->x + (size_t)t * dim, weight_row(&model->embedding, tokens[t], a->scratch),
                dim * sizeof(float));
     }
     for (int32_t layer = 0; layer < model->num_layers; layer++) {
@@ -114,11 +87,20 @@ bool forward(const struct model *model, struct activations *a, const int32_t *to
     return true;
 }
 
+void logits_of_rows(const struct model *model, struct activations *a, const int32_t *rows,
+                    int32_t num_rows, float *logits)
+{
+    const size_t dim = (size_t)model->dim;
+    for (int32_t i = 0; i < num_rows; i++) {
+        rms_norm(a, a->normed + (size_t)i * dim, a->x + (size_t)rows[i] * dim, &model->final_norm,
+                 1, model->norm_eps);
+    }
+    multiply(a, logits, a->normed, &model->classifier, num_rows);
+}
+
 bool logits_of(const struct model *model, struct activations *a, int32_t index)
 {
-    const float *x = a->x + (size_t)index * (size_t)model->dim;
-    rms_norm(a, a->normed, x, &model->final_norm, 1, model->norm_eps);
-    multiply(a, a->logits, a->normed, &model->classifier, 1);
+    logits_of_rows(model, a, &index, 1, a->logits);
     for (int32_t i = 0; i < model->vocab_size; i++) {
         if (!isfinite(a->logits[i])) {
             return complain("the model's logit of token %d is not finite", i);
@@ -156,9 +138,11 @@ static int32_t longest_row(const struct model *m)
     return m->dim > inner ? m->dim : inner;
 }
 
-bool activations_create(const struct model *model, int32_t max_tokens, struct activations *a)
+bool activations_create(const struct model *model, int32_t max_tokens, int32_t threads,
+                        struct activations *a)
 {
     memset(a, 0, sizeof *a);
+    a->threads = matrix_threads(threads);
     const size_t n = (size_t)max_tokens;
     a->max_tokens = max_tokens;
     a->x = calloc(n * (size_t)model->dim, sizeof(float));
@@ -170,9 +154,9 @@ bool activations_create(const struct model *model, int32_t max_tokens, struct ac
     a->gate = calloc(n * (size_t)model->hidden_dim, sizeof(float));
     a->up = calloc(n * (size_t)model->hidden_dim, sizeof(float));
     a->logits = calloc((size_t)model->vocab_size, sizeof(float));
-    a->row = calloc((size_t)longest_row(model), sizeof(float));
+    a->scratch = calloc(matrix_scratch(longest_row(model), a->threads), sizeof(float));
     if (a->x && a->normed && a->q && a->k && a->v && a->attended && a->gate && a->up && a->logits &&
-        a->row) {
+        a->scratch) {
         return true;
     }
     activations_free(a);
@@ -190,6 +174,6 @@ void activations_free(struct activations *a)
     free(a->gate);
     free(a->up);
     free(a->logits);
-    free(a->row);
+    free(a->scratch);
     memset(a, 0, sizeof *a);
 }

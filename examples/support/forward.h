@@ -31,16 +31,24 @@ struct activations {
     float *gate;     /* [max_tokens][hidden_dim] */
     float *up;       /* [max_tokens][hidden_dim] */
     float *logits;   /* [vocab_size] */
-    float *row;      /* [the longest row of a weight], widened */
+    float *scratch;  /* of matrix.h */
+    int32_t threads;
 };
 
-bool activations_create(const struct model *model, int32_t max_tokens, struct activations *a);
+/* threads: 0 = as many as this process may run. */
+bool activations_create(const struct model *model, int32_t max_tokens, int32_t threads,
+                        struct activations *a);
 void activations_free(struct activations *a);
 
 /* Tokens of any sequences: which, and at what positions, attention alone knows. The result stays in
  * a->x. */
 bool forward(const struct model *model, struct activations *a, const int32_t *tokens,
              int32_t num_tokens, attend_fn *attend, void *context);
+
+/* The logits after tokens rows [num_rows] of the last pass, num_rows <= max_tokens: logits
+ * [num_rows][vocab_size], not checked. */
+void logits_of_rows(const struct model *model, struct activations *a, const int32_t *rows,
+                    int32_t num_rows, float *logits);
 
 /* The logits after token `index` of the last pass, in a->logits until the next call. Complains when
  * one is not finite. */

@@ -143,7 +143,7 @@ bool naive_decode(const struct model *model, struct request_list *requests, floa
     if (!ok) {
         complain("out of memory for a dense cache of %d tokens", cache.capacity);
     }
-    ok = ok && activations_create(model, 1, &a);
+    ok = ok && activations_create(model, 1, 1, &a);
     *margin = INFINITY;
     for (int32_t r = 0; ok && r < requests->count; r++) {
         ok = decode(&cache, &a, &requests->items[r], margin);

@@ -106,7 +106,7 @@ static bool allocate(struct server *s)
     if (!s->entries || !s->rows.request || !s->rows.q_lens || !s->rows.seqs || !s->rows.tokens) {
         return complain("out of memory for a batch of %zu tokens", tokens);
     }
-    return activations_create(s->model, s->max_step_tokens, &s->activations);
+    return activations_create(s->model, s->max_step_tokens, s->options->threads, &s->activations);
 }
 
 static void release(struct server *s)
