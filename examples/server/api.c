@@ -123,17 +123,17 @@ static bool take_stops(const cJSON *body, struct job_request *job, struct api_er
 /* ---- the prompt ----------------------------------------------------------------------------- */
 
 /* The begin token before `tokens`, where the model has one; takes them over. */
-static bool set_prompt(const struct language_model *model, int32_t *tokens, int32_t num_tokens,
+static bool set_prompt(const struct language_model *lm, int32_t *tokens, int32_t num_tokens,
                        bool begin, struct job_request *job, struct api_error *error)
 {
-    const int32_t first = begin && model->begin_token >= 0 ? 1 : 0;
+    const int32_t first = begin && lm->codec.begin_token >= 0 ? 1 : 0;
     if (first == 0) {
         job->prompt = tokens;
         job->num_prompt = num_tokens;
     } else {
         job->prompt = malloc(((size_t)num_tokens + 1) * sizeof *tokens);
         if (job->prompt != NULL) {
-            job->prompt[0] = model->begin_token;
+            job->prompt[0] = lm->codec.begin_token;
             memcpy(job->prompt + 1, tokens, (size_t)num_tokens * sizeof *tokens);
             job->num_prompt = num_tokens + 1;
         }
@@ -145,18 +145,31 @@ static bool set_prompt(const struct language_model *model, int32_t *tokens, int3
     return job->num_prompt > 0 || refuse(error, "prompt", "the prompt has no tokens");
 }
 
-static bool take_text(const struct language_model *model, const char *text, struct job_request *job,
+/* Text that could not fit even if each of its tokens were the longest is not tokenized. */
+static bool check_length(const struct language_model *lm, size_t num_bytes, const char *name,
+                         struct api_error *error)
+{
+    const size_t most = (size_t)lm->model.seq_len * (size_t)lm->codec.max_token_bytes;
+    return num_bytes <= most || api_refuse(error, BAD_REQUEST, name,
+                                           "%s is longer than the %d tokens that the model takes",
+                                           name, lm->model.seq_len);
+}
+
+static bool take_text(const struct language_model *lm, const char *text, struct job_request *job,
                       struct api_error *error)
 {
     int32_t *tokens = NULL;
     int32_t num_tokens = 0;
-    if (!model->encode(model->self, text, strlen(text), &tokens, &num_tokens)) {
+    if (!check_length(lm, strlen(text), "prompt", error)) {
+        return false;
+    }
+    if (!lm->codec.encode(lm->codec.self, text, strlen(text), &tokens, &num_tokens)) {
         return api_refuse(error, SERVER_ERROR, "prompt", "the text could not be tokenized");
     }
-    return set_prompt(model, tokens, num_tokens, true, job, error);
+    return set_prompt(lm, tokens, num_tokens, true, job, error);
 }
 
-static bool take_ids(const struct language_model *model, const cJSON *ids, struct job_request *job,
+static bool take_ids(const struct language_model *lm, const cJSON *ids, struct job_request *job,
                      struct api_error *error)
 {
     const int count = cJSON_GetArraySize(ids);
@@ -169,20 +182,20 @@ static bool take_ids(const struct language_model *model, const cJSON *ids, struc
     cJSON_ArrayForEach(each, ids)
     {
         const double id = cJSON_IsNumber(each) ? each->valuedouble : -1;
-        if (id != floor(id) || id < 0 || id >= model->vocab_size) {
+        if (id != floor(id) || id < 0 || id >= lm->model.vocab_size) {
             free(tokens);
             return api_refuse(error, BAD_REQUEST, "prompt", "prompt[%d] is no token id below %d", i,
-                              model->vocab_size);
+                              lm->model.vocab_size);
         }
         tokens[i] = (int32_t)id;
         i++;
     }
-    return set_prompt(model, tokens, i, false, job, error);
+    return set_prompt(lm, tokens, i, false, job, error);
 }
 
 /* A text, token ids, or a list with one of them. */
-static bool take_prompt(const struct language_model *model, const cJSON *body,
-                        struct job_request *job, struct api_error *error)
+static bool take_prompt(const struct language_model *lm, const cJSON *body, struct job_request *job,
+                        struct api_error *error)
 {
     const cJSON *item = field(body, "prompt");
     const bool one =
@@ -191,10 +204,10 @@ static bool take_prompt(const struct language_model *model, const cJSON *body,
         item = item->child;
     }
     if (cJSON_IsString(item)) {
-        return take_text(model, item->valuestring, job, error);
+        return take_text(lm, item->valuestring, job, error);
     }
     if (cJSON_IsArray(item) && (item->child == NULL || cJSON_IsNumber(item->child))) {
-        return take_ids(model, item, job, error);
+        return take_ids(lm, item, job, error);
     }
     return refuse(error, "prompt", "prompt is one text, or a list of token ids");
 }
@@ -206,11 +219,11 @@ static bool is_role(const char *role)
 }
 
 /* Text that lies in the message. */
-static bool take_message(const cJSON *message, int index, const char **role, const char **text,
+static bool take_message(const cJSON *item, int index, struct message *message,
                          struct api_error *error)
 {
-    const cJSON *role_item = field(message, "role");
-    const cJSON *content = field(message, "content");
+    const cJSON *role_item = field(item, "role");
+    const cJSON *content = field(item, "content");
     char name[32];
     snprintf(name, sizeof name, "messages[%d].%s", index, "role");
     if (!cJSON_IsString(role_item) || !is_role(role_item->valuestring)) {
@@ -220,18 +233,18 @@ static bool take_message(const cJSON *message, int index, const char **role, con
     if (!cJSON_IsString(content)) {
         return refuse(error, name, "content is a text");
     }
-    *role = role_item->valuestring;
-    *text = content->valuestring;
+    message->role = role_item->valuestring;
+    message->text = content->valuestring;
     return true;
 }
 
-static bool take_messages(const struct language_model *model, const cJSON *body,
+static bool take_messages(const struct language_model *lm, const cJSON *body,
                           struct job_request *job, struct api_error *error)
 {
     const cJSON *messages = field(body, "messages");
     const int count = cJSON_IsArray(messages) ? cJSON_GetArraySize(messages) : 0;
-    const char *roles[MAX_MESSAGES];
-    const char *texts[MAX_MESSAGES];
+    struct message list[MAX_MESSAGES];
+    size_t length = 0;
     if (count < 1 || count > MAX_MESSAGES) {
         return api_refuse(error, BAD_REQUEST, "messages", "messages is a list of 1 to %d",
                           MAX_MESSAGES);
@@ -240,17 +253,21 @@ static bool take_messages(const struct language_model *model, const cJSON *body,
     const cJSON *each = NULL;
     cJSON_ArrayForEach(each, messages)
     {
-        if (!take_message(each, i, &roles[i], &texts[i], error)) {
+        if (!take_message(each, i, &list[i], error)) {
             return false;
         }
+        length += strlen(list[i].text);
         i++;
     }
     int32_t *tokens = NULL;
     int32_t num_tokens = 0;
-    if (!model->encode_chat(model->self, roles, texts, count, &tokens, &num_tokens)) {
+    if (!check_length(lm, length, "messages", error)) {
+        return false;
+    }
+    if (!lm->codec.encode_chat(lm->codec.self, list, count, &tokens, &num_tokens)) {
         return api_refuse(error, SERVER_ERROR, "messages", "the texts could not be tokenized");
     }
-    return set_prompt(model, tokens, num_tokens, true, job, error);
+    return set_prompt(lm, tokens, num_tokens, true, job, error);
 }
 
 /* ---- everything else ------------------------------------------------------------------------ */
@@ -313,19 +330,19 @@ static bool take_sampling(const cJSON *body, uint64_t default_seed, struct sampl
     return true;
 }
 
-static bool take_max_tokens(const struct language_model *model, const cJSON *body, bool chat,
+static bool take_max_tokens(const struct language_model *lm, const cJSON *body, bool chat,
                             struct job_request *job, struct api_error *error)
 {
     const char *name = chat && field(body, "max_completion_tokens") != NULL
                            ? "max_completion_tokens"
                            : "max_tokens";
-    if (job->num_prompt >= model->max_seq_len) {
+    if (job->num_prompt >= lm->model.seq_len) {
         return api_refuse(error, BAD_REQUEST, chat ? "messages" : "prompt",
                           "the prompt has %d tokens, the model takes fewer than %d",
-                          job->num_prompt, model->max_seq_len);
+                          job->num_prompt, lm->model.seq_len);
     }
-    job->max_tokens = model->max_seq_len - job->num_prompt;
-    return take_integer(body, name, 1, model->max_seq_len, &job->max_tokens, error);
+    job->max_tokens = lm->model.seq_len - job->num_prompt;
+    return take_integer(body, name, 1, lm->model.seq_len, &job->max_tokens, error);
 }
 
 static bool take_stream(const cJSON *body, struct api_request *request, struct api_error *error)
@@ -338,33 +355,32 @@ static bool take_stream(const cJSON *body, struct api_request *request, struct a
            (options == NULL || take_bool(options, "include_usage", &request->include_usage, error));
 }
 
-static bool take_model(const struct language_model *model, const cJSON *body,
-                       struct api_error *error)
+static bool take_model(const struct language_model *lm, const cJSON *body, struct api_error *error)
 {
     const cJSON *item = field(body, "model");
-    if (item == NULL || (cJSON_IsString(item) && strcmp(item->valuestring, model->name) == 0)) {
+    if (item == NULL || (cJSON_IsString(item) && strcmp(item->valuestring, lm->name) == 0)) {
         return true;
     }
-    return api_refuse(error, 404, "model", "the only model here is %s", model->name);
+    return api_refuse(error, 404, "model", "the only model here is %s", lm->name);
 }
 
-static bool take_all(const struct language_model *model, const cJSON *body, uint64_t default_seed,
+static bool take_all(const struct language_model *lm, const cJSON *body, uint64_t default_seed,
                      struct api_request *request, struct api_error *error)
 {
     struct job_request *job = &request->job;
     const bool chat = request->chat;
     job->num_choices = 1;
-    return take_model(model, body, error) && check_unsupported(body, error) &&
+    return take_model(lm, body, error) && check_unsupported(body, error) &&
            take_stream(body, request, error) &&
            take_integer(body, "n", 1, MAX_CHOICES, &job->num_choices, error) &&
            take_integer(body, "priority", 0, PKV_NUM_PRIORITIES - 1, &job->priority, error) &&
            take_sampling(body, default_seed, &job->sampling, error) &&
            take_logprobs(body, chat, job, error) && take_stops(body, job, error) &&
-           (chat ? take_messages(model, body, job, error) : take_prompt(model, body, job, error)) &&
-           take_max_tokens(model, body, chat, job, error);
+           (chat ? take_messages(lm, body, job, error) : take_prompt(lm, body, job, error)) &&
+           take_max_tokens(lm, body, chat, job, error);
 }
 
-bool api_parse(const struct language_model *model, bool chat, const char *body, size_t num_bytes,
+bool api_parse(const struct language_model *lm, bool chat, const char *body, size_t num_bytes,
                uint64_t default_seed, struct api_request *request, struct api_error *error)
 {
     *request = (struct api_request){.chat = chat};
@@ -383,7 +399,7 @@ bool api_parse(const struct language_model *model, bool chat, const char *body, 
     } else if (!cJSON_IsObject(parsed)) {
         ok = refuse(error, NULL, "the body is not a JSON object");
     } else {
-        ok = take_all(model, parsed, default_seed, request, error);
+        ok = take_all(lm, parsed, default_seed, request, error);
     }
     cJSON_Delete(parsed);
     if (!ok) {

@@ -29,7 +29,7 @@ struct api_request {
 /* The seed of a request that brings none is default_seed; max_tokens is max_seq_len less the prompt
  * where it is left out. priority and tenant come from headers: the caller sets them. On success the
  * caller owns what request->job leads to. */
-bool api_parse(const struct language_model *model, bool chat, const char *body, size_t num_bytes,
+bool api_parse(const struct language_model *lm, bool chat, const char *body, size_t num_bytes,
                uint64_t default_seed, struct api_request *request, struct api_error *error);
 
 /* Frees what a parsed request leads to, when no job has taken it over. */

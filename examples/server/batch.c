@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "batch.h"
 
+#include "cached.h"
 #include "lookup.h"
 #include "report.h"
 
@@ -23,15 +24,15 @@ static bool allocate(struct batch *b)
     b->num_keep = calloc(rows, sizeof *b->num_keep);
     b->tokens = calloc(tokens, sizeof *b->tokens);
     b->logits_rows = calloc(logits, sizeof *b->logits_rows);
-    b->logits = calloc(logits * (size_t)b->model->vocab_size, sizeof *b->logits);
+    b->logits = calloc(logits * (size_t)b->lm->model.vocab_size, sizeof *b->logits);
     return b->rows && b->seqs && b->q_lens && b->num_keep && b->tokens && b->logits_rows &&
-           b->logits && sampler_create(b->model->vocab_size, &b->sampler);
+           b->logits && sampler_create(b->lm->model.vocab_size, &b->sampler);
 }
 
-bool batch_create(const struct language_model *model, const struct engine_options *options,
+bool batch_create(const struct language_model *lm, const struct engine_options *options,
                   pkv_cache *cache, struct batch *batch)
 {
-    *batch = (struct batch){.model = model,
+    *batch = (struct batch){.lm = lm,
                             .cache = cache,
                             .max_rows = options->max_batch,
                             .max_tokens = batch_max_tokens(options),
@@ -40,14 +41,12 @@ bool batch_create(const struct language_model *model, const struct engine_option
     if (!allocate(batch)) {
         return complain("out of memory for a batch of %d tokens", batch->max_tokens);
     }
-    return model->create_pass(model->self, batch->max_tokens, options->threads, &batch->pass);
+    return activations_create(&lm->model, batch->max_tokens, options->threads, &batch->activations);
 }
 
 void batch_free(struct batch *batch)
 {
-    if (batch->pass != NULL) {
-        batch->model->free_pass(batch->pass);
-    }
+    activations_free(&batch->activations);
     sampler_free(&batch->sampler);
     free(batch->rows);
     free(batch->seqs);
@@ -130,24 +129,17 @@ enum pkv_status batch_begin(struct batch *batch, struct pkv_shortage *shortage)
     return status;
 }
 
-static bool attend(void *context, int32_t layer, const float *q, const float *k, const float *v,
-                   float *out)
+static const float *row_logits(const struct batch *batch, const struct batch_row *row,
+                               int32_t draft)
 {
-    const struct batch *batch = context;
-    const struct pkv_layer_io io = {.size = sizeof io, .q = q, .k = k, .v = v, .out = out};
-    return pkv_step_attend(batch->cache, batch->step, layer, &io) == PKV_OK ||
-           complain("layer %d: %s", layer, pkv_last_error());
-}
-
-static const float *logits_of(const struct batch *batch, const struct batch_row *row, int32_t draft)
-{
-    return batch->logits + (size_t)(row->first_logits + draft) * (size_t)batch->model->vocab_size;
+    return batch->logits +
+           (size_t)(row->first_logits + draft) * (size_t)batch->lm->model.vocab_size;
 }
 
 bool batch_take(struct batch *batch, struct run *run, const float *logits)
 {
     const int32_t before = run->num_tokens;
-    if (!run_take(run, batch->model, &batch->sampler, logits)) {
+    if (!run_take(run, batch->lm, &batch->sampler, logits)) {
         run->entry->failure = "no token could be chosen";
         return false;
     }
@@ -163,7 +155,7 @@ static int32_t choose(struct batch *batch, const struct batch_row *row)
     const int32_t *drafts = batch->tokens + row->first_token + row->num_known;
     for (int32_t kept = 0;; kept++) {
         const int32_t before = run->num_tokens;
-        if (!batch_take(batch, run, logits_of(batch, row, kept)) || run->state == RUN_DONE ||
+        if (!batch_take(batch, run, row_logits(batch, row, kept)) || run->state == RUN_DONE ||
             kept == row->num_drafts || run->tokens[before] != drafts[kept]) {
             return kept;
         }
@@ -190,19 +182,22 @@ static void fork_all(struct batch *batch, batch_fork *fork, void *context)
         struct entry *entry = row->run->entry;
         if (row->chooses && row->run->choice == 0 && !entry->prompt_done) {
             entry->prompt_done = true;
-            fork(context, row->run, logits_of(batch, row, 0));
+            fork(context, row->run, row_logits(batch, row, 0));
         }
     }
 }
 
 bool batch_run(struct batch *batch, batch_fork *fork, void *context)
 {
-    const struct language_model *model = batch->model;
-    if (!model->forward(batch->pass, batch->tokens, batch->num_tokens, attend, batch,
-                        batch->logits_rows, batch->num_logits, batch->logits)) {
+    const struct model *model = &batch->lm->model;
+    struct cached_step open = {batch->cache, batch->step};
+    if (!forward(model, &batch->activations, batch->tokens, batch->num_tokens, cached_attend,
+                 &open)) {
         pkv_step_abort(batch->cache, batch->step);
         return false;
     }
+    logits_of_rows(model, &batch->activations, batch->logits_rows, batch->num_logits,
+                   batch->logits);
     choose_all(batch);
     if (pkv_step_commit(batch->cache, batch->step, batch->num_keep) != PKV_OK) {
         complain("commit: %s", pkv_last_error());

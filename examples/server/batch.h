@@ -12,6 +12,7 @@
 #define SERVER_BATCH_H
 
 #include "engine.h"
+#include "forward.h"
 #include "run.h"
 
 #include "pagedkv/step.h"
@@ -26,9 +27,9 @@ struct batch_row {
 };
 
 struct batch {
-    const struct language_model *model;
+    const struct language_model *lm;
     pkv_cache *cache;
-    void *pass;
+    struct activations activations;
     int32_t max_rows, max_tokens, max_drafts, chunk;
     int32_t num_rows, num_tokens, num_logits;
     int32_t spare; /* tokens beyond one a row that may still join */
@@ -46,7 +47,7 @@ struct batch {
 /* The most tokens of a step under these options. */
 int32_t batch_max_tokens(const struct engine_options *options);
 
-bool batch_create(const struct language_model *model, const struct engine_options *options,
+bool batch_create(const struct language_model *lm, const struct engine_options *options,
                   pkv_cache *cache, struct batch *batch);
 void batch_free(struct batch *batch);
 

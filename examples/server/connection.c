@@ -194,7 +194,7 @@ static bool submit(struct connection *c, struct api_request *request, struct api
     c->stream = request->stream;
     c->include_usage = request->include_usage;
     c->service->next_id++;
-    c->reply = (struct reply){.model = c->service->model,
+    c->reply = (struct reply){.lm = c->service->lm,
                               .id = c->service->next_id,
                               .created = (int64_t)time(NULL),
                               .chat = request->chat,
@@ -213,7 +213,7 @@ static bool begin_completion(struct connection *c, bool chat, struct api_error *
     if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) != sizeof seed) {
         seed ^= (uint64_t)time(NULL) << 32;
     }
-    if (!api_parse(c->service->model, chat, c->body != NULL ? c->body : "", c->num_body, seed,
+    if (!api_parse(c->service->lm, chat, c->body != NULL ? c->body : "", c->num_body, seed,
                    &request, error)) {
         return false;
     }

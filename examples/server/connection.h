@@ -12,7 +12,7 @@
 
 /* What all connections share. Constant, except that requests are numbered. */
 struct service {
-    const struct language_model *model;
+    const struct language_model *lm;
     struct engine *engine;
     struct watch *watch;
     size_t max_body_bytes;

@@ -22,7 +22,7 @@
 #include <string.h>
 
 struct engine {
-    const struct language_model *model;
+    const struct language_model *lm;
     struct engine_options options;
     pkv_cache *cache;
     pthread_t thread;
@@ -403,22 +403,21 @@ static void *engine_thread(void *context)
     return NULL;
 }
 
-bool engine_start(const struct language_model *model, const struct engine_options *options,
+bool engine_start(const struct language_model *lm, const struct engine_options *options,
                   struct engine **engine)
 {
     struct engine *e = calloc(1, sizeof *e);
     if (e == NULL) {
         return complain("out of memory");
     }
-    e->model = model;
+    e->lm = lm;
     e->options = *options;
     e->max_shown = options->max_queue + options->max_batch;
     e->shown = calloc((size_t)e->max_shown, sizeof *e->shown);
     pthread_mutex_init(&e->mutex, NULL);
     pthread_cond_init(&e->changed, NULL);
-    if (e->shown != NULL &&
-        model_cache_create(model, options, batch_max_tokens(options), &e->cache) &&
-        batch_create(model, options, e->cache, &e->batch) &&
+    if (e->shown != NULL && model_cache_create(lm, options, batch_max_tokens(options), &e->cache) &&
+        batch_create(lm, options, e->cache, &e->batch) &&
         pthread_create(&e->thread, NULL, engine_thread, e) == 0) {
         *engine = e;
         return true;

@@ -29,7 +29,7 @@ struct engine_options {
 };
 
 /* Starts the engine's thread. The model outlives the engine. Complains when it fails. */
-bool engine_start(const struct language_model *model, const struct engine_options *options,
+bool engine_start(const struct language_model *lm, const struct engine_options *options,
                   struct engine **engine);
 
 /* Ends all jobs as failed, and the thread: no job is taken any more. Everything else below may

@@ -40,7 +40,7 @@ static enum MHD_Result get_health(struct connection *c)
 static enum MHD_Result get_models(struct connection *c)
 {
     return connection_text(c, MHD_HTTP_OK, "application/json",
-                           reply_models(c->service->model->name, c->service->started));
+                           reply_models(c->service->lm->name, c->service->started));
 }
 
 static enum MHD_Result get_page(struct connection *c)
@@ -50,9 +50,8 @@ static enum MHD_Result get_page(struct connection *c)
 
 static enum MHD_Result get_status(struct connection *c)
 {
-    return connection_text(
-        c, MHD_HTTP_OK, "application/json",
-        status_json(c->service->model, c->service->engine, c->service->bandwidth));
+    return connection_text(c, MHD_HTTP_OK, "application/json",
+                           status_json(c->service->lm, c->service->engine, c->service->bandwidth));
 }
 
 /* ---- metrics -------------------------------------------------------------------------------- */
@@ -233,7 +232,7 @@ static struct MHD_Daemon *start_daemon(struct http *http, const struct http_opti
         MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
 }
 
-bool http_start(const struct language_model *model, struct engine *engine,
+bool http_start(const struct language_model *lm, struct engine *engine,
                 const struct http_options *options, struct http **http)
 {
     struct http *made = calloc(1, sizeof *made);
@@ -242,7 +241,7 @@ bool http_start(const struct language_model *model, struct engine *engine,
     }
     made->listening = -1;
     made->service = (struct service){
-        .model = model,
+        .lm = lm,
         .engine = engine,
         .max_body_bytes = (size_t)options->max_body_bytes,
         .started = (int64_t)time(NULL),

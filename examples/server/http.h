@@ -25,7 +25,7 @@ struct http_options {
 struct http;
 
 /* Starts serving. The model and the engine outlive it. Complains when it fails. */
-bool http_start(const struct language_model *model, struct engine *engine,
+bool http_start(const struct language_model *lm, struct engine *engine,
                 const struct http_options *options, struct http **http);
 
 /* The port that it listens on. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * server: an HTTP server for one model, with continuous batching on a pkv_cache (engine.h). The
+ * server: an HTTP server for one lm, with continuous batching on a pkv_cache (engine.h). The
  * first line on stdout says where it listens. SIGINT and SIGTERM end it: requests in flight get an
  * error, and the exit status is 1 if a block was still held. */
 #include "engine.h"
@@ -25,21 +25,21 @@ static void block_signals(sigset_t *signals)
     signal(SIGPIPE, SIG_IGN);
 }
 
-static bool serve(const struct language_model *model, const struct options *options,
+static bool serve(const struct language_model *lm, const struct options *options,
                   const sigset_t *signals)
 {
     struct engine *engine = NULL;
     struct http *http = NULL;
     int number = 0;
-    if (!engine_start(model, &options->engine, &engine)) {
+    if (!engine_start(lm, &options->engine, &engine)) {
         return false;
     }
-    if (!http_start(model, engine, &options->http, &http)) {
+    if (!http_start(lm, engine, &options->http, &http)) {
         engine_close(engine);
         engine_free(engine);
         return false;
     }
-    printf("%s on http://%s:%d\n", model->name, options->http.address, http_port(http));
+    printf("%s on http://%s:%d\n", lm->name, options->http.address, http_port(http));
     fflush(stdout);
     sigwait(signals, &number);
     http_quiesce(http);
@@ -51,7 +51,7 @@ static bool serve(const struct language_model *model, const struct options *opti
 int main(int argc, char **argv)
 {
     struct options options;
-    struct language_model model;
+    struct language_model lm;
     sigset_t signals;
     if (!options_parse(argc, argv, &options)) {
         return 1;
@@ -61,14 +61,14 @@ int main(int argc, char **argv)
         return 0;
     }
     block_signals(&signals);
-    if (!language_model_open(options.model, &model)) {
+    if (!language_model_open(options.model, &lm)) {
         return 1;
     }
-    if (options.engine.max_seq_len > 0 && options.engine.max_seq_len < model.max_seq_len) {
-        model.max_seq_len = options.engine.max_seq_len;
+    if (options.engine.max_seq_len > 0 && options.engine.max_seq_len < lm.model.seq_len) {
+        lm.model.seq_len = options.engine.max_seq_len;
     }
-    options.engine.max_seq_len = model.max_seq_len;
-    const bool ok = serve(&model, &options, &signals);
-    language_model_close(&model);
+    options.engine.max_seq_len = lm.model.seq_len;
+    const bool ok = serve(&lm, &options, &signals);
+    language_model_close(&lm);
     return ok ? 0 : 1;
 }

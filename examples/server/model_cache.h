@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * model_cache.h: a pkv_cache for a language model: a group for each window that its layers have,
- * rope and norms applied by the cache. */
+ * model_cache.h: a pkv_cache for a language model, and whose blocks are whose. */
 #ifndef SERVER_MODEL_CACHE_H
 #define SERVER_MODEL_CACHE_H
 
@@ -9,7 +8,7 @@
 #include "language_model.h"
 
 /* Complains when the library refuses. max_step_tokens is what a step may bring. */
-bool model_cache_create(const struct language_model *model, const struct engine_options *options,
+bool model_cache_create(const struct language_model *lm, const struct engine_options *options,
                         int32_t max_step_tokens, pkv_cache **cache);
 
 /* Options of a job's sequences: its tenant is their namespace. field is theirs as long as they are

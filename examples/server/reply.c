@@ -38,10 +38,10 @@ static void add_finish(cJSON *choice, enum finish finish)
 /* ---- logprobs ------------------------------------------------------------------------------- */
 
 /* A token's bytes as a JSON text: what is no character becomes U+FFFD. */
-static cJSON *token_text(const struct language_model *model, int32_t token)
+static cJSON *token_text(const struct language_model *lm, int32_t token)
 {
     size_t num_bytes = 0, num_text = 0, num_rest = 0;
-    const char *bytes = model->bytes(model->self, token, &num_bytes);
+    const char *bytes = lm->codec.bytes(lm->codec.self, token, &num_bytes);
     struct stream_text stream = {0};
     char *text = NULL, *rest = NULL;
     stream_text_add(&stream, bytes, num_bytes, &text, &num_text);
@@ -60,10 +60,10 @@ static cJSON *token_text(const struct language_model *model, int32_t token)
     return item;
 }
 
-static cJSON *token_bytes(const struct language_model *model, int32_t token)
+static cJSON *token_bytes(const struct language_model *lm, int32_t token)
 {
     size_t num_bytes = 0;
-    const char *bytes = model->bytes(model->self, token, &num_bytes);
+    const char *bytes = lm->codec.bytes(lm->codec.self, token, &num_bytes);
     cJSON *list = cJSON_CreateArray();
     for (size_t i = 0; i < num_bytes; i++) {
         cJSON_AddItemToArray(list, cJSON_CreateNumber((unsigned char)bytes[i]));
@@ -72,26 +72,26 @@ static cJSON *token_bytes(const struct language_model *model, int32_t token)
 }
 
 /* Chat's {token, logprob, bytes}. */
-static cJSON *chat_token(const struct language_model *model, int32_t token, float logprob)
+static cJSON *chat_token(const struct language_model *lm, int32_t token, float logprob)
 {
     cJSON *item = cJSON_CreateObject();
-    cJSON_AddItemToObject(item, "token", token_text(model, token));
+    cJSON_AddItemToObject(item, "token", token_text(lm, token));
     cJSON_AddNumberToObject(item, "logprob", (double)logprob);
-    cJSON_AddItemToObject(item, "bytes", token_bytes(model, token));
+    cJSON_AddItemToObject(item, "bytes", token_bytes(lm, token));
     return item;
 }
 
-static void add_chat_logprob(const struct language_model *model, const struct job_piece *piece,
+static void add_chat_logprob(const struct language_model *lm, const struct job_piece *piece,
                              cJSON *logprobs)
 {
     cJSON *content = cJSON_GetObjectItem(logprobs, "content");
     if (content == NULL) {
         content = cJSON_AddArrayToObject(logprobs, "content");
     }
-    cJSON *item = chat_token(model, piece->token, piece->logprob);
+    cJSON *item = chat_token(lm, piece->token, piece->logprob);
     cJSON *top = cJSON_AddArrayToObject(item, "top_logprobs");
     for (int32_t i = 0; i < piece->num_top; i++) {
-        cJSON_AddItemToArray(top, chat_token(model, piece->top[i].token, piece->top[i].logprob));
+        cJSON_AddItemToArray(top, chat_token(lm, piece->top[i].token, piece->top[i].logprob));
     }
     cJSON_AddItemToArray(content, item);
 }
@@ -103,15 +103,15 @@ static cJSON *list_of(cJSON *object, const char *name)
 }
 
 /* Completions' parallel lists. */
-static void add_logprob(const struct language_model *model, const struct job_piece *piece,
+static void add_logprob(const struct language_model *lm, const struct job_piece *piece,
                         cJSON *logprobs)
 {
-    cJSON_AddItemToArray(list_of(logprobs, "tokens"), token_text(model, piece->token));
+    cJSON_AddItemToArray(list_of(logprobs, "tokens"), token_text(lm, piece->token));
     cJSON_AddItemToArray(list_of(logprobs, "token_logprobs"),
                          cJSON_CreateNumber((double)piece->logprob));
     cJSON *top = cJSON_CreateObject();
     for (int32_t i = 0; i < piece->num_top; i++) {
-        cJSON *text = token_text(model, piece->top[i].token);
+        cJSON *text = token_text(lm, piece->top[i].token);
         if (text != NULL) {
             cJSON_AddNumberToObject(top, text->valuestring, (double)piece->top[i].logprob);
         }
@@ -138,9 +138,9 @@ static void add_logprobs(const struct reply *reply, const struct job_piece *piec
         logprobs = cJSON_AddObjectToObject(choice, "logprobs");
     }
     if (reply->chat) {
-        add_chat_logprob(reply->model, piece, logprobs);
+        add_chat_logprob(reply->lm, piece, logprobs);
     } else {
-        add_logprob(reply->model, piece, logprobs);
+        add_logprob(reply->lm, piece, logprobs);
     }
 }
 
@@ -158,7 +158,7 @@ static cJSON *answer(const struct reply *reply, bool event)
                             : event      ? "chat.completion.chunk"
                                          : "chat.completion");
     cJSON_AddNumberToObject(object, "created", (double)reply->created);
-    cJSON_AddStringToObject(object, "model", reply->model->name);
+    cJSON_AddStringToObject(object, "model", reply->lm->name);
     return object;
 }
 
@@ -318,13 +318,13 @@ void reply_drop(struct reply_whole *whole)
     }
 }
 
-char *reply_models(const char *model_name, int64_t created)
+char *reply_models(const char *name, int64_t created)
 {
     cJSON *object = cJSON_CreateObject();
     cJSON *model = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "object", "list");
     cJSON_AddItemToArray(cJSON_AddArrayToObject(object, "data"), model);
-    cJSON_AddStringToObject(model, "id", model_name);
+    cJSON_AddStringToObject(model, "id", name);
     cJSON_AddStringToObject(model, "object", "model");
     cJSON_AddNumberToObject(model, "created", (double)created);
     cJSON_AddStringToObject(model, "owned_by", "pagedkv");

@@ -11,7 +11,7 @@
 
 /* What all events of one answer have in common. */
 struct reply {
-    const struct language_model *model;
+    const struct language_model *lm;
     uint64_t id;
     int64_t created; /* seconds since 1970 */
     bool chat;
@@ -41,6 +41,6 @@ char *reply_finish(const struct reply *reply, const struct job_usage *usage,
 void reply_drop(struct reply_whole *whole);
 
 /* The answer of GET /v1/models. */
-char *reply_models(const char *model_name, int64_t created);
+char *reply_models(const char *name, int64_t created);
 
 #endif

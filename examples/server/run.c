@@ -77,10 +77,10 @@ static bool end_run(struct run *run, enum finish finish)
 }
 
 /* Keeps the token and tells the client. */
-static bool push_token(struct run *run, const struct language_model *model, struct job_piece *piece)
+static bool push_token(struct run *run, const struct language_model *lm, struct job_piece *piece)
 {
     size_t num_bytes = 0;
-    const char *bytes = model->bytes(model->self, piece->token, &num_bytes);
+    const char *bytes = lm->codec.bytes(lm->codec.self, piece->token, &num_bytes);
     run->tokens[run->num_tokens] = piece->token;
     run->num_tokens++;
     run->entry->usage.num_generated++;
@@ -91,7 +91,7 @@ static bool push_token(struct run *run, const struct language_model *model, stru
     return true;
 }
 
-bool run_take(struct run *run, const struct language_model *model, struct sampler *sampler,
+bool run_take(struct run *run, const struct language_model *lm, struct sampler *sampler,
               const float *logits)
 {
     const struct job_request *request = run->entry->request;
@@ -100,14 +100,14 @@ bool run_take(struct run *run, const struct language_model *model, struct sample
     if (!sampler_choose(sampler, &request->sampling, run->choice, index, logits, &piece.token)) {
         return false;
     }
-    if (model->is_end(model->self, piece.token)) {
+    if (lm->codec.is_end(lm->codec.self, piece.token)) {
         return end_run(run, FINISH_STOP);
     }
     if (request->top_logprobs >= 0) {
         piece.num_top = request->top_logprobs;
         sampler_logprobs(sampler, logits, &piece);
     }
-    if (!push_token(run, model, &piece)) {
+    if (!push_token(run, lm, &piece)) {
         return false;
     }
     if (run->text.stopped) {

@@ -14,6 +14,8 @@
 #include "sampler.h"
 #include "stream_text.h"
 
+#include "pagedkv/cache.h"
+
 enum run_state { RUN_WAITING, RUN_RUNNING, RUN_DONE };
 
 struct run {
@@ -49,7 +51,7 @@ void entry_finish(struct entry *entry, const char *message);
 
 /* Chooses the run's next token from logits and tells the client of it. The run is done when that
  * ends it. False when the logits are no numbers or memory is short. */
-bool run_take(struct run *run, const struct language_model *model, struct sampler *sampler,
+bool run_take(struct run *run, const struct language_model *lm, struct sampler *sampler,
               const float *logits);
 
 #endif

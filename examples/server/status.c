@@ -186,11 +186,10 @@ static void add_hits(cJSON *object, pkv_cache *cache)
     }
 }
 
-char *status_json(const struct language_model *model, struct engine *engine,
-                  double stream_bandwidth)
+char *status_json(const struct language_model *lm, struct engine *engine, double stream_bandwidth)
 {
     cJSON *object = cJSON_CreateObject();
-    cJSON_AddStringToObject(object, "model", model->name);
+    cJSON_AddStringToObject(object, "model", lm->name);
     add_state(object, engine, stream_bandwidth);
     add_hits(object, engine_cache(engine));
     add_requests(object, engine);

@@ -10,7 +10,6 @@
 
 /* A text that the caller frees; NULL when memory is short. stream_bandwidth is what this machine
  * reads a second at most, 0 = not known. */
-char *status_json(const struct language_model *model, struct engine *engine,
-                  double stream_bandwidth);
+char *status_json(const struct language_model *lm, struct engine *engine, double stream_bandwidth);
 
 #endif

@@ -300,6 +300,11 @@ static int32_t named_byte(const struct piece *piece)
     return (int32_t)byte;
 }
 
+int32_t tokenizer_byte(const struct tokenizer *tokenizer, int32_t id)
+{
+    return named_byte(&tokenizer->pieces[id]);
+}
+
 static void print_piece(const struct piece *piece, bool after_begin, FILE *out)
 {
     const int32_t byte = named_byte(piece);

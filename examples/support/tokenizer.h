@@ -44,6 +44,9 @@ void tokenizer_free(struct tokenizer *tokenizer);
 bool tokenizer_encode(const struct tokenizer *tokenizer, const char *text, int32_t **ids,
                       int32_t *num_ids);
 
+/* The byte that an id stands for by name, as <0x0A> does; -1 = it is its text. */
+int32_t tokenizer_byte(const struct tokenizer *tokenizer, int32_t id);
+
 /* Writes the text of the ids, begin and end left out. Control bytes that a terminal would obey are
  * left out. */
 void tokenizer_print(const struct tokenizer *tokenizer, const int32_t *ids, int32_t num_ids,
