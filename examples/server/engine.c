@@ -72,16 +72,31 @@ static bool tenant_is_known(const struct engine *e, const char *tenant)
     return false;
 }
 
+static bool has_quota(const struct engine *e, const struct job_request *request)
+{
+    return e->options.tenant_blocks > 0 && e->options.prefix_cache && request->tenant[0] != '\0';
+}
+
 /* A tenant has its quota while it has a job: names that clients make up leave nothing behind. */
 static bool set_quota(struct engine *e, const struct job_request *request, int32_t num_blocks)
 {
-    struct pkv_namespace_field field;
-    const struct pkv_seq_options options = model_cache_seq_options(request, 0, &field);
-    if (e->options.tenant_blocks == 0 || !e->options.prefix_cache ||
-        options.num_namespace_fields == 0 || tenant_is_known(e, request->tenant)) {
+    if (!has_quota(e, request) || tenant_is_known(e, request->tenant)) {
         return true;
     }
+    struct pkv_namespace_field field;
+    model_cache_seq_options(request, 0, &field);
     return pkv_namespace_quota(e->cache, &field, num_blocks) == PKV_OK;
+}
+
+/* No client can be this tenant; its quota is what any tenant would have. */
+static const struct job_request any_tenant = {.tenant = " "};
+
+static bool set_quota_to_ask(struct engine *e)
+{
+    struct pkv_namespace_field field;
+    model_cache_seq_options(&any_tenant, 0, &field);
+    return !has_quota(e, &any_tenant) ||
+           pkv_namespace_quota(e->cache, &field, e->options.tenant_blocks) == PKV_OK;
 }
 
 static void stop_run(struct engine *e, struct run *run)
@@ -122,11 +137,22 @@ static void remove_entry(struct engine *e, struct entry **place, enum outcome ou
     entry_finish(entry, message);
 }
 
+/* Runs that are done give their blocks back, whatever the job's other choices do. */
+static void stop_done(struct engine *e, struct entry *entry)
+{
+    for (int32_t c = 0; entry->num_done > 0 && c < entry->request->num_choices; c++) {
+        if (entry->runs[c].state == RUN_DONE) {
+            stop_run(e, &entry->runs[c]);
+        }
+    }
+}
+
 static void remove_ended(struct engine *e)
 {
     struct entry **place = &e->entries;
     while (*place != NULL) {
         struct entry *entry = *place;
+        stop_done(e, entry);
         if (job_is_cancelled(entry->job)) {
             remove_entry(e, place, ENTRY_CANCELLED, "cancelled");
         } else if (entry->failure != NULL) {
@@ -148,16 +174,24 @@ static void fail_all(struct engine *e, const char *message)
 
 /* ---- admission ------------------------------------------------------------------------------ */
 
+/* Tokens beyond those it has that a run is promised blocks for: the next one, whose step is its
+ * first; under a quota all, because a run that its tenant's quota stops in the middle could be
+ * preempted and start again for ever. */
+static int32_t tokens_to_promise(const struct engine *e, const struct run *run)
+{
+    const struct job_request *request = run->entry->request;
+    const int32_t left = request->num_prompt + request->max_tokens - 1 - run->num_tokens;
+    return left < 1 ? 0 : has_quota(e, request) ? left : 1;
+}
+
 static enum pkv_status admit_sequence(struct engine *e, struct run *run,
                                       struct pkv_shortage *shortage)
 {
-    const struct job_request *request = run->entry->request;
-    const int32_t longest = request->num_prompt + request->max_tokens;
     const struct pkv_prompt prompt = {
         .size = sizeof prompt, .token_ids = run->tokens, .num_tokens = run->num_tokens};
     struct pkv_admission admission = {.size = sizeof admission};
     const enum pkv_status status =
-        pkv_seq_admit(e->cache, run->seq, &prompt, run->num_tokens + 1 < longest ? 1 : 0,
+        pkv_seq_admit(e->cache, run->seq, &prompt, tokens_to_promise(e, run),
                       e->options.prefix_cache ? run->num_tokens : 0, &admission, shortage);
     if (status == PKV_OK) {
         run->num_written = admission.num_cached;
@@ -294,11 +328,26 @@ static int64_t bytes_read(const struct engine *e)
     return pkv_cache_stats(e->cache, &stats) == PKV_OK ? (int64_t)stats.attention_bytes : 0;
 }
 
+/* Nothing runs, and no job is about to end: what waits first would wait for ever. Submission has
+ * refused what cannot fit, so this is a fault, and one job's alone. */
+static void fail_first(struct engine *e)
+{
+    for (const struct entry *entry = e->entries; entry != NULL; entry = entry->next) {
+        if (entry->failure != NULL || job_is_cancelled(entry->job)) {
+            return;
+        }
+    }
+    if (e->entries != NULL) {
+        e->entries->failure = "the cache has no room for the request";
+    }
+}
+
 /* False when the model or the cache failed. */
 static bool run_step(struct engine *e)
 {
     const enum pkv_status status = begin_step(e);
     if (status == PKV_NOT_FOUND) {
+        fail_first(e);
         return true;
     }
     const int64_t generated = e->batch.num_generated;
@@ -417,7 +466,7 @@ bool engine_start(const struct language_model *lm, const struct engine_options *
     pthread_mutex_init(&e->mutex, NULL);
     pthread_cond_init(&e->changed, NULL);
     if (e->shown != NULL && model_cache_create(lm, options, batch_max_tokens(options), &e->cache) &&
-        batch_create(lm, options, e->cache, &e->batch) &&
+        set_quota_to_ask(e) && batch_create(lm, options, e->cache, &e->batch) &&
         pthread_create(&e->thread, NULL, engine_thread, e) == 0) {
         *engine = e;
         return true;
@@ -471,7 +520,8 @@ static bool can_ever_fit(struct engine *e, const struct job_request *request)
     const struct pkv_prompt prompt = {
         .size = sizeof prompt, .token_ids = request->prompt, .num_tokens = request->num_prompt};
     struct pkv_namespace_field field;
-    const struct pkv_seq_options options = model_cache_seq_options(request, 0, &field);
+    const struct pkv_seq_options options =
+        model_cache_seq_options(has_quota(e, request) ? &any_tenant : request, 0, &field);
     struct pkv_probe probe = {.size = sizeof probe};
     return pkv_cache_probe(e->cache, &options, &prompt, request->max_tokens - 1, 0, &probe, NULL) ==
                PKV_OK &&
