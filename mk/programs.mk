@@ -12,3 +12,7 @@ $(call program_needs,examples/server,-lmicrohttpd -lcjson)
 
 examples := $(filter-out $(left_out),$(examples))
 benches  := $(filter-out $(left_out),$(benches))
+
+.PHONY: check-server load-server
+check-server: ; @BUILD='$(BUILD)' scripts/check_server.sh ## examples/server by real clients
+load-server: ; @BUILD='$(BUILD)' scripts/check_server.sh load ## 64 streams, half of them cut off

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# deps.sh [demo|check|bench|python|rust|cmake|ci]: looks for the packages that a target needs and
-# installs the missing ones with apt-get where it may (root, or sudo without a password). Where it
+# deps.sh [demo|check|bench|python|rust|cmake|server|ci]: looks for the packages that a target needs
+# and installs the missing ones with apt-get where it may (root, or sudo without a password). Where it
 # may not, it prints the line to run and exits 1. What is optional (jemalloc, matplotlib) is wanted
 # and not needed: without it a line says so, and the target goes on. .ci/run alone needs jemalloc.
 # Names are those of Debian 12.
@@ -22,6 +22,8 @@ rust)
 cmake)
     want='gcc libc6-dev make libxxhash-dev cmake binutils'
     optional= ;;
+server)
+    want='gcc libc6-dev make libxxhash-dev libmicrohttpd-dev libcjson-dev curl python3' ;;
 bench) want='gcc libc6-dev make libxxhash-dev gnuplot-nox' ;;
 ci)
     want='gcc g++ libc6-dev make libjemalloc-dev libcunit1-dev libxxhash-dev clang clang-format
@@ -29,7 +31,7 @@ ci)
           python3-venv python3-numpy'
     optional=
     ;;
-*) echo "usage: deps.sh [demo|check|bench|python|rust|cmake|ci]" >&2; exit 2 ;;
+*) echo "usage: deps.sh [demo|check|bench|python|rust|cmake|server|ci]" >&2; exit 2 ;;
 esac
 
 # CC may be "ccache gcc".
@@ -60,6 +62,8 @@ has() {
     libjemalloc-dev) has_library jemalloc ;;
     libcunit1-dev) has_header CUnit/Basic.h ;;
     libxxhash-dev) has_header xxhash.h ;;
+    libmicrohttpd-dev) has_header microhttpd.h ;;
+    libcjson-dev) has_header cjson/cJSON.h ;;
     libomp-dev) echo '#include <omp.h>' | clang -fopenmp -E - >/dev/null 2>&1 ;;
     libclang-rt-dev) echo 'int main(void) { return 0; }' |
         clang -fsanitize=thread -x c - -o /dev/null >/dev/null 2>&1 ;;
