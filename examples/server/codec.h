@@ -37,8 +37,8 @@ struct codec {
     void (*free)(void *self);
 };
 
-/* For a model whose ids are bytes, or, with a path, by the tokenizer.bin of llama2.c. A conversation
- * is its texts one behind the other, a line each: such models know no roles. */
+/* For a model whose ids are bytes, or, with a path, by the tokenizer.bin of llama2.c. A
+ * conversation is its texts one behind the other, a line each: such models know no roles. */
 bool codec_pieces(const struct model *model, const char *path, struct codec *codec);
 
 #endif
