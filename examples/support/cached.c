@@ -29,6 +29,7 @@ static struct pkv_layer_config layer_of(const struct model *m, int32_t layer)
     config.constants.k_norm_gain_count = l->k_norm.columns;
     if (l->q_norm.data != NULL || l->k_norm.data != NULL) {
         config.constants.qk_norm_eps = m->norm_eps;
+        config.constants.norm_order = PKV_NORM_BEFORE_ROPE;
     }
     return config;
 }
