@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_ROPE_BYTES = 1 << 26 }; /* 128 Ki positions of heads of 128 channels */
-
 bool model_check_word(const char *name, const char *word, int32_t value, int32_t high)
 {
     if (value < 1 || value > high) {
@@ -52,24 +50,26 @@ bool model_check_shape(const char *name, const struct model *m)
 static bool check_rope(const char *name, const struct model *m)
 {
     const size_t bytes = (size_t)m->seq_len * (size_t)m->head_dim * sizeof(float);
-    if (bytes > MAX_ROPE_BYTES) {
+    if (bytes > MODEL_MAX_ROPE_BYTES) {
         return complain("%s: %d positions of heads of %d channels take rope tables of %zu bytes, "
                         "above %d",
-                        name, m->seq_len, m->head_dim, bytes, MAX_ROPE_BYTES);
+                        name, m->seq_len, m->head_dim, bytes, MODEL_MAX_ROPE_BYTES);
     }
     return true;
 }
 
-/* cos and sin of position * theta^(-2i / head_dim), rounded once from double. */
-static void fill_rope(struct model *m)
+double model_frequency(const struct model *model, int32_t i)
 {
-    const size_t width = (size_t)m->head_dim / 2;
-    for (size_t i = 0; i < width; i++) {
-        const double frequency = pow(m->rope_theta, -2.0 * (double)i / (double)m->head_dim);
-        for (size_t position = 0; position < (size_t)m->seq_len; position++) {
-            m->rope_cos[position * width + i] = (float)cos((double)position * frequency);
-            m->rope_sin[position * width + i] = (float)sin((double)position * frequency);
-        }
+    return pow(model->rope_theta, -2.0 * (double)i / (double)model->head_dim);
+}
+
+/* cos and sin of position * frequency, rounded once from double. */
+void model_set_frequency(struct model *model, int32_t i, double frequency)
+{
+    const size_t width = (size_t)model->head_dim / 2;
+    for (size_t position = 0; position < (size_t)model->seq_len; position++) {
+        model->rope_cos[position * width + (size_t)i] = (float)cos((double)position * frequency);
+        model->rope_sin[position * width + (size_t)i] = (float)sin((double)position * frequency);
     }
 }
 
@@ -94,7 +94,9 @@ bool model_create(const char *name, struct model *model)
     model->rope_cos = cosines;
     model->rope_sin = sines;
     model->layers = layers;
-    fill_rope(model);
+    for (int32_t i = 0; i < model->head_dim / 2; i++) {
+        model_set_frequency(model, i, model_frequency(model, i));
+    }
     return true;
 }
 

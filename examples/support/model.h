@@ -80,6 +80,7 @@ struct model {
 
 enum { MODEL_MAX_DIM = 1 << 16, MODEL_MAX_LAYERS = 1 << 12 };
 enum { MODEL_MAX_VOCAB = 1 << 24, MODEL_MAX_SEQ_LEN = 1 << 20 };
+enum { MODEL_MAX_ROPE_BYTES = 1 << 26 }; /* 128 Ki positions of heads of 128 channels */
 
 /* Complains unless a number of a file, such as a word of its header, is in [1, high]. */
 bool model_check_word(const char *name, const char *word, int32_t value, int32_t high);
@@ -95,6 +96,11 @@ bool model_create(const char *name, struct model *model);
 
 /* Complains unless the numbers of a weight are all finite. */
 bool model_check_finite(const char *name, const char *weight, const struct weight *w);
+
+/* How far pair i of a head, i < head_dim / 2, turns from one position to the next, in radians, by
+ * rope_theta alone; and tables in which it turns by another frequency, for models that scale it. */
+double model_frequency(const struct model *model, int32_t i);
+void model_set_frequency(struct model *model, int32_t i, double frequency);
 
 /* Every layer gets this window and kept prefix. */
 void model_set_window(struct model *model, int32_t window, int32_t kept_prefix);
