@@ -41,4 +41,10 @@ struct codec {
  * conversation is its texts one behind the other, a line each: such models know no roles. */
 bool codec_pieces(const struct model *model, const char *path, struct codec *codec);
 
+/* For a tokenizer.json. `ends`: ids that end a text, below the model's vocab_size. A conversation
+ * is written as ChatML where the vocabulary has <|im_start|>, with Llama 3's headers where it has
+ * <|start_header_id|>, and else as above. */
+bool codec_bpe(const struct model *model, const char *path, const int32_t *ends, int32_t num_ends,
+               struct codec *codec);
+
 #endif

@@ -40,6 +40,17 @@ enum utf8_kind utf8_next(const char *bytes, size_t num_bytes, size_t *length)
     return UTF8_WHOLE;
 }
 
+/* Bits of the first byte that are the character's, by length; then six of each other byte. */
+uint32_t utf8_code(const char *bytes, size_t length)
+{
+    static const unsigned char mask[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
+    uint32_t code = (unsigned char)bytes[0] & mask[length];
+    for (size_t i = 1; i < length; i++) {
+        code = code << 6 | ((unsigned char)bytes[i] & 0x3f);
+    }
+    return code;
+}
+
 bool utf8_is_valid(const char *bytes, size_t num_bytes)
 {
     size_t length = 0;

@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* What stands at the beginning of num_bytes >= 1 bytes. */
 enum utf8_kind {
@@ -14,6 +15,9 @@ enum utf8_kind {
     UTF8_WRONG       /* *length bytes that no character begins with, to be replaced as one */
 };
 enum utf8_kind utf8_next(const char *bytes, size_t num_bytes, size_t *length);
+
+/* The code point of a whole character of that length. */
+uint32_t utf8_code(const char *bytes, size_t length);
 
 /* True when the bytes are whole characters alone. */
 bool utf8_is_valid(const char *bytes, size_t num_bytes);
