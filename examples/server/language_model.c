@@ -2,12 +2,15 @@
 #include "language_model.h"
 
 #include "embedded.h"
+#include "folder_model.h"
+#include "json_file.h"
 #include "load.h"
 #include "report.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* The last part of the path, without what follows its first dot. */
 static void set_name(const char *path, char *name, size_t room)
@@ -37,9 +40,49 @@ static bool open_vocabulary(const char *path, struct language_model *lm)
     return ok;
 }
 
+static bool is_folder(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+/* The last part of a folder's path, whole. */
+static void set_folder_name(const char *path, char *name, size_t room)
+{
+    size_t end = strlen(path);
+    while (end > 1 && path[end - 1] == '/') {
+        end--;
+    }
+    size_t start = end;
+    while (start > 0 && path[start - 1] != '/') {
+        start--;
+    }
+    snprintf(name, room, "%.*s", (int)(end - start), path + start);
+}
+
+static bool open_folder(const char *path, struct language_model *lm)
+{
+    struct folder_config config;
+    if (!folder_model_open(path, &config, &lm->model)) {
+        return false;
+    }
+    set_folder_name(path, lm->name, sizeof lm->name);
+    char *file = json_file_path(path, "tokenizer.json");
+    if (file != NULL && codec_bpe(&lm->model, file, config.ends, config.num_ends, &lm->codec)) {
+        free(file);
+        return true;
+    }
+    free(file);
+    model_free(&lm->model);
+    return false;
+}
+
 bool language_model_open(const char *path, struct language_model *lm)
 {
     memset(lm, 0, sizeof *lm);
+    if (is_folder(path)) {
+        return open_folder(path, lm);
+    }
     const bool embedded = path[0] == '\0';
     if (embedded ? !embedded_load(&lm->model) : !model_load(path, &lm->model)) {
         return false;
