@@ -5,6 +5,9 @@
 #
 #   $(call program_needs,FOLDER/NAME,FLAGS)    a row a program: where it is, what the linker is told
 
+# This file comes before the first target of the Makefile.
+.DEFAULT_GOAL := all
+
 program_needs = $(if $(call can_link,$(2)),$(eval $(BUILD)/$(1): own_libs = $(2)), \
                     $(eval left_out += $(BUILD)/$(1)))
 
@@ -16,3 +19,12 @@ benches  := $(filter-out $(left_out),$(benches))
 .PHONY: check-server load-server
 check-server: ; @BUILD='$(BUILD)' scripts/check_server.sh ## examples/server by real clients
 load-server: ; @BUILD='$(BUILD)' scripts/check_server.sh load ## 64 streams, half of them cut off
+
+# The server's parts that read models, for examples/server/tests/models.py.
+probe       := $(BUILD)/examples/server_probe
+probe_parts := bpe bpe_file bpe_split codec_bpe folder_config folder_model json_file mapped_file \
+               safetensors tests/probe unicode_kind utf8 weight_files
+$(probe): $(probe_parts:%=$(OBJ)/examples/server/%.o) $(BUILD)/examples/libsupport.a \
+          $(BUILD)/libpagedkv.a
+	$(say) LINK $@
+	$(link) -o $@ $^ -lcjson $(libs)

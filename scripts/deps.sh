@@ -23,7 +23,8 @@ cmake)
     want='gcc libc6-dev make libxxhash-dev cmake binutils'
     optional= ;;
 server)
-    want='gcc libc6-dev make libxxhash-dev libmicrohttpd-dev libcjson-dev curl python3' ;;
+    want='gcc libc6-dev make libxxhash-dev libmicrohttpd-dev libcjson-dev curl python3'
+    optional='libjemalloc-dev python3-numpy' ;;
 bench) want='gcc libc6-dev make libxxhash-dev gnuplot-nox' ;;
 ci)
     want='gcc g++ libc6-dev make libjemalloc-dev libcunit1-dev libxxhash-dev clang clang-format
