@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "api.h"
 
+#include "nul.h"
 #include "utf8.h"
 
 #include <cjson/cJSON.h>
@@ -358,7 +359,10 @@ static bool take_stream(const cJSON *body, struct api_request *request, struct a
 static bool take_model(const struct language_model *lm, const cJSON *body, struct api_error *error)
 {
     const cJSON *item = field(body, "model");
-    if (item == NULL || (cJSON_IsString(item) && strcmp(item->valuestring, lm->name) == 0)) {
+    if (item != NULL && !cJSON_IsString(item)) {
+        return refuse(error, "model", "model is a text");
+    }
+    if (item == NULL || strcmp(item->valuestring, lm->name) == 0) {
         return true;
     }
     return api_refuse(error, 404, "model", "the only model here is %s", lm->name);
@@ -386,6 +390,10 @@ bool api_parse(const struct language_model *lm, bool chat, const char *body, siz
     *request = (struct api_request){.chat = chat};
     if (!utf8_is_valid(body, num_bytes)) {
         return refuse(error, NULL, "the body is not UTF-8");
+    }
+    char name[sizeof error->param];
+    if (nul_find(body, num_bytes, name, sizeof name)) {
+        return refuse(error, name, "a NUL character is in the body: texts cannot have one");
     }
     const char *end = NULL;
     cJSON *parsed = cJSON_ParseWithLengthOpts(body, num_bytes, &end, false);
