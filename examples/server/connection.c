@@ -91,10 +91,11 @@ enum MHD_Result connection_begin(struct connection *c)
 {
     const char *length =
         MHD_lookup_connection_value(c->mhd, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
-    if (length != NULL && strtoull(length, NULL, 10) > c->service->max_body_bytes) {
-        return too_large(c);
-    }
-    return MHD_YES;
+    const unsigned long long num_bytes = length != NULL ? strtoull(length, NULL, 10) : 0;
+    const size_t max = c->service->max_body_bytes;
+    const bool asks =
+        MHD_lookup_connection_value(c->mhd, MHD_HEADER_KIND, MHD_HTTP_HEADER_EXPECT) != NULL;
+    return num_bytes > (asks ? max : MAX_DROPPED_TIMES * max) ? too_large(c) : MHD_YES;
 }
 
 enum MHD_Result connection_receive(struct connection *c, const char *data, size_t num_bytes)

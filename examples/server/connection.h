@@ -16,6 +16,7 @@ struct service {
     struct engine *engine;
     struct watch *watch;
     size_t max_body_bytes;
+    int32_t timeout_seconds;
     int64_t started;  /* seconds since 1970 */
     double bandwidth; /* bytes a second that this machine reads */
     uint64_t next_id;
@@ -47,7 +48,8 @@ struct connection *connection_create(struct service *service, struct MHD_Connect
                                      connection_answer *answer);
 void connection_free(struct connection *connection);
 
-/* Refuses a body that its header says is too large, before it is sent. */
+/* Refuses a body that its header says is too large before it is sent, if the client waits for that
+ * or the body is not worth reading. A client that does not wait would miss an early answer. */
 enum MHD_Result connection_begin(struct connection *connection);
 
 /* Keeps a part of the body; of one that is too large, nothing. */

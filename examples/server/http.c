@@ -166,6 +166,49 @@ static connection_answer *find_route(const char *method, const char *path)
     return found;
 }
 
+/* ---- connections ---------------------------------------------------------------------------- */
+
+/* A request has to be there whole within the timeout, however it trickles; before it, a connection
+ * may be idle as long, which libmicrohttpd sees to. */
+static double request_seconds(const struct service *service)
+{
+    return 2.0 * service->timeout_seconds;
+}
+
+/* The place in the watch that each connection has, whatever it asks. */
+static void connected(void *context, struct MHD_Connection *mhd, void **socket_context,
+                      enum MHD_ConnectionNotificationCode code)
+{
+    const struct service *service = context;
+    struct watched *place = *socket_context;
+    if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
+        if (place != NULL) {
+            watch_remove(service->watch, place);
+            free(place);
+        }
+        return;
+    }
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
+    place = info != NULL ? calloc(1, sizeof *place) : NULL;
+    if (place != NULL) {
+        place->socket = info->connect_fd;
+        watch_add(service->watch, place);
+        watch_limit(service->watch, place, request_seconds(service));
+    }
+    *socket_context = place;
+}
+
+/* seconds 0: the request is there. */
+static void limit_request(const struct service *service, struct MHD_Connection *mhd, double seconds)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    if (info != NULL && info->socket_context != NULL) {
+        watch_limit(service->watch, info->socket_context, seconds);
+    }
+}
+
 /* Called once when the headers are there, for each part of the body, and once behind it; and again
  * when a suspended connection is resumed. */
 static enum MHD_Result handle(void *service, struct MHD_Connection *mhd, const char *path,
@@ -184,19 +227,19 @@ static enum MHD_Result handle(void *service, struct MHD_Connection *mhd, const c
         *num_bytes = 0;
         return result;
     }
+    limit_request(service, mhd, 0);
     return c->answer(c);
 }
 
 static void completed(void *service, struct MHD_Connection *mhd, void **context,
                       enum MHD_RequestTerminationCode code)
 {
-    (void)service;
-    (void)mhd;
     (void)code;
     if (*context != NULL) {
         connection_free(*context);
         *context = NULL;
     }
+    limit_request(service, mhd, request_seconds(service));
 }
 
 /* ---- start and stop ------------------------------------------------------------------------- */
@@ -215,6 +258,14 @@ static void no_log(void *context, const char *format, va_list arguments)
     (void)arguments;
 }
 
+/* Paths are compared as they were sent: none has a character that would be escaped. */
+static size_t leave_escaped(void *context, struct MHD_Connection *mhd, char *text)
+{
+    (void)context;
+    (void)mhd;
+    return strlen(text);
+}
+
 static struct MHD_Daemon *start_daemon(struct http *http, const struct http_options *options)
 {
     struct sockaddr_in address = {.sin_family = AF_INET,
@@ -228,8 +279,9 @@ static struct MHD_Daemon *start_daemon(struct http *http, const struct http_opti
         handle, &http->service, MHD_OPTION_EXTERNAL_LOGGER, no_log, NULL, MHD_OPTION_SOCK_ADDR,
         (struct sockaddr *)&address, MHD_OPTION_CONNECTION_LIMIT,
         (unsigned)options->max_connections, MHD_OPTION_CONNECTION_TIMEOUT,
-        (unsigned)options->timeout_seconds, MHD_OPTION_NOTIFY_COMPLETED, completed, NULL,
-        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
+        (unsigned)options->timeout_seconds, MHD_OPTION_NOTIFY_COMPLETED, completed, &http->service,
+        MHD_OPTION_NOTIFY_CONNECTION, connected, &http->service, MHD_OPTION_UNESCAPE_CALLBACK,
+        leave_escaped, NULL, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
 }
 
 bool http_start(const struct language_model *lm, struct engine *engine,
@@ -244,6 +296,7 @@ bool http_start(const struct language_model *lm, struct engine *engine,
         .lm = lm,
         .engine = engine,
         .max_body_bytes = (size_t)options->max_body_bytes,
+        .timeout_seconds = options->timeout_seconds,
         .started = (int64_t)time(NULL),
         .bandwidth = bandwidth_measure(),
     };

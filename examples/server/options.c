@@ -28,7 +28,7 @@ const char usage[] =
     "  --threads T         0 = as many as can run (0)\n"
     "  --connections C     open at once (1024)\n"
     "  --body-kb K         of a request (1024)\n"
-    "  --timeout S         seconds that a connection may be idle (30)\n";
+    "  --timeout S         seconds that a connection may be idle, or a request take to come (30)\n";
 
 struct numbers {
     int32_t cache_mb, body_kb, prefix_cache;

@@ -40,12 +40,23 @@ static void unlink_watched(struct watch *watch, struct watched *watched)
     watched->listed = false;
 }
 
+static double now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
 static void look(struct watch *watch)
 {
+    const double at = now();
     struct watched *next = NULL;
     for (struct watched *each = watch->first; each != NULL; each = next) {
         next = each->next;
-        if (is_gone(each->socket)) {
+        if (each->deadline > 0 && each->deadline < at) {
+            each->deadline = 0;
+            shutdown(each->socket, SHUT_RDWR); /* its owner finds it closed */
+        } else if (each->gone != NULL && is_gone(each->socket)) {
             unlink_watched(watch, each);
             each->gone(each->context);
         }
@@ -116,5 +127,12 @@ void watch_remove(struct watch *watch, struct watched *watched)
     if (watched->listed) {
         unlink_watched(watch, watched);
     }
+    pthread_mutex_unlock(&watch->mutex);
+}
+
+void watch_limit(struct watch *watch, struct watched *watched, double seconds)
+{
+    pthread_mutex_lock(&watch->mutex);
+    watched->deadline = seconds > 0 ? now() + seconds : 0;
     pthread_mutex_unlock(&watch->mutex);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * watch.h: sees that a client has gone while its connection is suspended, when libmicrohttpd does
- * not look at the socket. A thread looks ten times a second. */
+ * watch.h: sees what libmicrohttpd does not: that a client has gone while its connection is
+ * suspended, and that a client takes too long to send its request, byte by byte. A thread looks ten
+ * times a second. */
 #ifndef SERVER_WATCH_H
 #define SERVER_WATCH_H
 
@@ -17,8 +18,9 @@ typedef void watch_gone(void *context);
 struct watched {
     struct watched *next, *previous;
     int socket;
-    watch_gone *gone;
+    watch_gone *gone; /* NULL: what the client does is not looked at */
     void *context;
+    double deadline; /* seconds of the monotonic clock, when the socket is shut; 0 = none */
     bool listed;
 };
 
@@ -26,5 +28,8 @@ bool watch_start(struct watch **watch);
 void watch_stop(struct watch *watch);
 void watch_add(struct watch *watch, struct watched *watched);
 void watch_remove(struct watch *watch, struct watched *watched);
+
+/* Sets the deadline so many seconds from now; 0 = none. */
+void watch_limit(struct watch *watch, struct watched *watched, double seconds);
 
 #endif
