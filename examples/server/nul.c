@@ -48,7 +48,7 @@ static void pass_mark(struct scan *s)
     s->at++;
 }
 
-/* Only a plain name is told: it is to stand in a message. */
+/* Only a plain name is told: messages quote it. */
 static void copy_name(const struct scan *s, char *field, size_t room)
 {
     size_t length = s->depth > 0 && s->num_name < room ? s->num_name : 0;

@@ -8,7 +8,7 @@
 #include <stddef.h>
 
 /* Whether a body, JSON or not, has a NUL: the byte, or \u0000 in a text. `field` [room] receives
- * the name of the body's member in which it stands; "" where there is none that can be told. */
+ * the name of the member that has it; "" where there is none that can be told. */
 bool nul_find(const char *body, size_t num_bytes, char *field, size_t room);
 
 #endif
