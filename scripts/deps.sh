@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: MIT
 #
 # deps.sh [demo|check|bench|python|rust|cmake|server|ci]: looks for the packages that a target needs
-# and installs the missing ones with apt-get where it may (root, or sudo without a password). Where it
-# may not, it prints the line to run and exits 1. What is optional (jemalloc, matplotlib) is wanted
-# and not needed: without it a line says so, and the target goes on. .ci/run alone needs jemalloc.
-# Names are those of Debian 12.
+# and installs the missing ones with apt-get where it may (root, or sudo without a password). Where
+# it may not, it prints the line to run and exits 1. What is optional (jemalloc, matplotlib) is
+# wanted and not needed: without it a line says so, and the target goes on. .ci/run alone needs
+# jemalloc. Names are those of Debian 12.
 set -eu
 
 level=${1:-check}
