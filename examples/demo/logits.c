@@ -80,7 +80,7 @@ bool print_logits(const struct model *model, const char *text)
         tokens[i + 1] = (unsigned char)text[i];
     }
     const bool ok = cached_create(model, &group, &config, &cache) &&
-                    activations_create(model, CHUNK, &a) &&
+                    activations_create(model, CHUNK, 1, &a) &&
                     compute_all(model, cache, &a, tokens, num_tokens);
     pkv_cache_destroy(cache, true);
     activations_free(&a);
