@@ -21,9 +21,19 @@ check-server: ; @BUILD='$(BUILD)' scripts/check_server.sh ## examples/server by 
 load-server: ; @BUILD='$(BUILD)' scripts/check_server.sh load ## 64 streams, half of them cut off
 fuzz-server: $(BUILD)/examples/fuzz-server ; @$< ## its parser; PKV_FUZZ_SECONDS, VARIANT=asan
 
-$(OBJ)/examples/server/tests/%.o: includes = -Iinclude -Iexamples/support -Iexamples/server
-$(BUILD)/examples/fuzz-server: $(call objects,$(wildcard examples/server/tests/fuzz/*.c) \
-        $(addprefix examples/server/,api.c nul.c utf8.c codec_pieces.c)) \
+# The server's parts that read models, for examples/server/tests/models.py.
+probe       := $(BUILD)/examples/server_probe
+probe_parts := bpe bpe_file bpe_split codec_bpe folder_config folder_model json_file mapped_file \
+               safetensors tests/probe unicode_kind utf8 weight_files
+$(probe): $(probe_parts:%=$(OBJ)/examples/server/%.o) $(BUILD)/examples/libsupport.a \
+          $(BUILD)/libpagedkv.a
+	$(say) LINK $@
+	$(link) -o $@ $^ -lcjson $(libs)
+
+# The parser of requests, for examples/server/tests/fuzz.
+fuzz_parts  := api codec_pieces nul tests/fuzz/main utf8
+$(OBJ)/examples/server/tests/fuzz/%.o: includes += -Iexamples/support -Iexamples/server
+$(BUILD)/examples/fuzz-server: $(fuzz_parts:%=$(OBJ)/examples/server/%.o) \
         $(BUILD)/examples/libsupport.a
 	$(say) LINK $@
 	$(link) -o $@ $^ -lcjson -lm $(LDLIBS)

@@ -31,3 +31,40 @@ $MAKE "$BUILD/examples/server_probe"
     "${PKV_MODELS:-${PKV_SHARED:-../shared}/models}"
 "$python" -m unittest discover -s $tests
 "$python" $tests/load.py --seconds 5 -- --threads 1
+PKV_FUZZ_SECONDS=${PKV_FUZZ_SECONDS:-5} $MAKE VARIANT=asan BUILD=build/asan fuzz-server
+
+# --- clients of npm. Their folder is build/npm, where nothing is installed twice.
+skip() {
+    echo "skipped: $1"
+    exit 0
+}
+if ! command -v node >/dev/null || ! command -v npm >/dev/null; then
+    skip 'clients by Node, it is not here'
+fi
+npm=$PWD/build/npm
+mkdir -p "$npm"
+if [ ! -d "$npm/node_modules/openai" ] || [ ! -d "$npm/node_modules/playwright-core" ]; then
+    (cd "$npm" && timeout 120 npm install --no-audit --no-fund --silent \
+        openai@4.104.0 playwright-core@1.65.1 >/dev/null 2>&1) ||
+        skip 'clients by Node, npm cannot install them'
+fi
+cp $tests/*.mjs "$npm"
+
+address=$(mktemp)
+"$SERVER" --port 0 --threads 1 --max-batch 8 >"$address" &
+server=$!
+trap 'kill $server 2>/dev/null || true; rm -f "$address"' EXIT
+trap 'exit 1' INT TERM
+until grep -q http: "$address"; do
+    kill -0 $server
+    sleep 0.1
+done
+url=$(sed -n 's/.* on //p' "$address")
+
+node "$npm/openai_client.mjs" "$url"
+browser=$(command -v chromium || command -v chromium-browser || true)
+[ -n "$browser" ] || skip 'the page in a browser, chromium is not here'
+SCHEME=light node "$npm/page.mjs" "$url" "$browser" "$PWD/build/server-page.png"
+SCHEME=dark node "$npm/page.mjs" "$url" "$browser" "$PWD/build/server-page-dark.png"
+kill -TERM $server
+wait $server || { echo "the server ended with $?" >&2; exit 1; }
