@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * model.c: the shape of a model, its rope tables, and numbers of 16 bits as floats. */
+ * model.c: the shape of a model and its rope tables. */
 #include "model.h"
 
 #include "report.h"
+#include "widen.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -125,27 +126,6 @@ void model_set_window(struct model *model, int32_t window, int32_t kept_prefix)
     }
 }
 
-static float float_of_bits(uint32_t bits)
-{
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-/* Exponent and fraction move to their places in an f32, and 2^112 makes up for the difference of
- * the biases, 127 - 15; subnormal numbers come out right too. What was infinite or NaN is made so
- * by the exponent's bits. No branch, so that a compiler can take many at once. */
-static float widen_f16(uint16_t half)
-{
-    const uint32_t sign = (uint32_t)(half & 0x8000u) << 16;
-    const uint32_t rest = (uint32_t)(half & 0x7fffu) << 13;
-    const uint32_t not_finite = (half & 0x7c00u) == 0x7c00u ? 0x7f800000u : 0;
-    uint32_t bits;
-    const float value = float_of_bits(rest) * 0x1p112f;
-    memcpy(&bits, &value, sizeof bits);
-    return float_of_bits(bits | sign | not_finite);
-}
-
 const float *weight_row(const struct weight *w, int32_t row, float *scratch)
 {
     const size_t first = (size_t)row * (size_t)w->columns;
@@ -154,13 +134,9 @@ const float *weight_row(const struct weight *w, int32_t row, float *scratch)
     }
     const uint16_t *in = (const uint16_t *)w->data + first;
     if (w->dtype == PKV_F16) {
-        for (int32_t c = 0; c < w->columns; c++) {
-            scratch[c] = widen_f16(in[c]);
-        }
+        widen_f16(in, w->columns, scratch);
     } else {
-        for (int32_t c = 0; c < w->columns; c++) {
-            scratch[c] = float_of_bits((uint32_t)in[c] << 16);
-        }
+        widen_bf16(in, w->columns, scratch);
     }
     return scratch;
 }
