@@ -37,3 +37,9 @@ $(BUILD)/examples/fuzz-server: $(fuzz_parts:%=$(OBJ)/examples/server/%.o) \
         $(BUILD)/examples/libsupport.a
 	$(say) LINK $@
 	$(link) -o $@ $^ -lcjson -lm $(LDLIBS)
+
+# Its products of weights beside a BLAS's, for the table in examples/server/README.md.
+$(BUILD)/examples/server_products: $(OBJ)/examples/server/tests/products.o \
+                                   $(BUILD)/examples/libsupport.a $(BUILD)/libpagedkv.a
+	$(say) LINK $@
+	$(link) -o $@ $^ -ldl $(libs)
