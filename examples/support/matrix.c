@@ -14,6 +14,9 @@
 
 enum { LANES = 16, ROWS = 4, TOKENS = 4 };
 
+/* Products of fewer multiply-adds are not worth waking a second thread. */
+enum { MIN_WORK = 1 << 21 };
+
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float)), aligned(4)));
 
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
@@ -166,7 +169,8 @@ void matrix_multiply(float *out, const float *in, const struct weight *w, int32_
                      int32_t threads, float *scratch)
 {
     const size_t own = (size_t)ROWS * (size_t)w->columns;
-#pragma omp parallel for num_threads(threads) schedule(static)
+    const double work = (double)w->rows * w->columns * num_tokens;
+#pragma omp parallel for num_threads(work < MIN_WORK ? 1 : threads) schedule(static)
     for (int32_t first = 0; first < w->rows; first += ROWS) {
         const int32_t left = w->rows - first;
         multiply_rows(w, first, left < ROWS ? left : ROWS, in, num_tokens,
