@@ -64,6 +64,7 @@ static bool check_unsupported(const struct source *in)
 
 /* ---- shape ---------------------------------------------------------------------------------- */
 
+/* The fields that follow from others are the last two. */
 static bool take_integers(const struct source *in, struct model *m)
 {
     const struct {
@@ -75,30 +76,36 @@ static bool take_integers(const struct source *in, struct model *m)
         {"intermediate_size", MODEL_MAX_DIM, &m->hidden_dim},
         {"num_hidden_layers", MODEL_MAX_LAYERS, &m->num_layers},
         {"num_attention_heads", MODEL_MAX_DIM, &m->num_heads},
-        {"num_key_value_heads", MODEL_MAX_DIM, &m->kv_heads},
-        {"head_dim", MODEL_MAX_DIM, &m->head_dim},
         {"vocab_size", MODEL_MAX_VOCAB, &m->vocab_size},
         {"max_position_embeddings", INT32_MAX, &m->seq_len},
+        {"num_key_value_heads", MODEL_MAX_DIM, &m->kv_heads},
+        {"head_dim", MODEL_MAX_DIM, &m->head_dim},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    const size_t count = sizeof rows / sizeof rows[0];
+    for (size_t i = 0; i < count; i++) {
         if (!json_file_integer(in->path, in->root, rows[i].name, 1, rows[i].high, rows[i].value)) {
             return false;
+        }
+        if (i < count - 2 && *rows[i].value == 0) {
+            return complain("%s: %s is missing", in->path, rows[i].name);
         }
     }
     if (m->kv_heads == 0) {
         m->kv_heads = m->num_heads;
     }
-    if (m->head_dim == 0 && m->num_heads > 0 && m->dim % m->num_heads == 0) {
+    if (m->head_dim == 0 && m->dim % m->num_heads == 0) {
         m->head_dim = m->dim / m->num_heads;
     }
-    return true;
+    return m->head_dim > 0 || complain("%s: head_dim is missing, and hidden_size %d is no multiple "
+                                       "of num_attention_heads %d",
+                                       in->path, m->dim, m->num_heads);
 }
 
 /* Positions whose rope tables are too large are left out. */
 static void bound_positions(struct model *m)
 {
     const size_t bytes = (size_t)m->head_dim * sizeof(float);
-    const size_t most = bytes > 0 ? MODEL_MAX_ROPE_BYTES / bytes : 1;
+    const size_t most = MODEL_MAX_ROPE_BYTES / bytes;
     if ((size_t)m->seq_len > most) {
         m->seq_len = (int32_t)most;
     }

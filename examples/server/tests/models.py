@@ -501,6 +501,18 @@ def check_begin(work, merges):
             run.stderr.decode().strip())
 
 
+def check_special(work, merges):
+    """Pieces that are tokens as they are (whole_pieces), but special ones."""
+    special = ["word", " word", "<", "\n"]
+    tokenizer, vocab = tokenizer_of(merges, LLAMA3, special, True, True)
+    config = {**LLAMA, "vocab_size": len(vocab) + len(special), "num_hidden_layers": 1,
+              "max_position_embeddings": 10 ** 9}
+    write_folder(f"{work}/special", config, random_weights(config, "F16", 0)[0], tokenizer)
+    got, said = probe_ids(f"{work}/special", ["word", "a word", "<", "\n", "word word\n\nword"])
+    verdict(got is not None and max(max(ids) for ids in got) < len(vocab),
+            "no text becomes a special token", said)
+
+
 # ---- stories260K ----------------------------------------------------------------------------
 
 def half_split(matrix, heads):
@@ -670,6 +682,8 @@ def check_configurations(work, tokenizer, vocab_size):
             ("rope scaling without a type", {"rope_scaling": {"factor": 2.0}}, "without a type"),
             ("half of the channels turned", {"partial_rotary_factor": 0.5}, "partial_rotary"),
             ("no layers", {"num_hidden_layers": 0}, "num_hidden_layers"),
+            ("no count of layers", {"num_hidden_layers": None}, "num_hidden_layers is missing"),
+            ("heads of no whole width", {"num_attention_heads": 7}, "head_dim is missing"),
             ("a billion layers", {"num_hidden_layers": 10 ** 9}, "num_hidden_layers"),
             ("heads that do not divide", {"num_key_value_heads": 3}, "heads"),
             ("odd heads", {"head_dim": 7}, "even width"),
@@ -732,6 +746,7 @@ def main():
         folder = check_tokens(work, corpus)
         check_long_texts(folder)
         check_begin(work, merges)
+        check_special(work, merges)
         check_forged_files(work, tokenizer, vocab_size)
         check_configurations(work, tokenizer, vocab_size)
     print(f"{failed} failed")
