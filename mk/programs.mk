@@ -30,6 +30,8 @@ $(probe): $(probe_parts:%=$(OBJ)/examples/server/%.o) $(BUILD)/examples/libsuppo
 	$(say) LINK $@
 	$(link) -o $@ $^ -lcjson $(libs)
 
+$(OBJ)/examples/server/page.o: examples/server/page.html
+
 # The parser of requests, for examples/server/tests/fuzz.
 fuzz_parts  := api codec_pieces nul tests/fuzz/main utf8
 $(OBJ)/examples/server/tests/fuzz/%.o: includes += -Iexamples/support -Iexamples/server
