@@ -11,7 +11,7 @@ cmakes   := $(addprefix $(BUILD)/,pagedkv-config.cmake pagedkv-config-version.cm
 to_include = $(shell realpath -m --relative-to='$(libdir)' '$(includedir)')
 # The numbers in the soname, as a regular expression.
 compatible := $(subst .,\\\\.,$(soname:libpagedkv.so.%=%))
-.PHONY: check-cmake dist
+.PHONY: check-cmake check-debian dist
 $(cmakes): $(BUILD)/%: cmake/%.in $(OBJ)/flags FORCE
 	@sed -e 's|@version@|$(version)|' -e 's|@compatible@|$(compatible)|' \
 	    -e 's|@shared@|$(notdir $(shared))|' -e 's|@soname@|$(soname)|' -e 's|@openmp@|$(openmp)|' \
@@ -33,4 +33,5 @@ uninstall: ## removes what install put there
 	rm -f $(addprefix $(DESTDIR)$(mandir)/man3/,$(notdir $(manpages)))
 	rm -rf $(addprefix $(DESTDIR)$(includedir)/,pagedkv pagedkv.h)
 check-cmake: lib ; @BUILD='$(BUILD)' scripts/check_cmake.sh ## a client by find_package
+check-debian: ; @scripts/check_debian.sh ## builds the Debian packages, and lintian
 dist: ; @scripts/dist.sh $(version) ## build/pagedkv-VERSION.tar.xz, the tracked files

@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# deps.sh [demo|check|bench|python|rust|cmake|server|ci]: looks for the packages that a target needs
-# and installs the missing ones with apt-get where it may (root, or sudo without a password). Where
-# it may not, it prints the line to run and exits 1. What is optional (jemalloc, matplotlib) is
-# wanted and not needed: without it a line says so, and the target goes on. .ci/run alone needs
-# jemalloc. Names are those of Debian 12.
+# deps.sh [demo|check|bench|python|rust|cmake|server|debian|ci]: looks for the packages that a
+# target needs and installs the missing ones with apt-get where it may (root, or sudo without a
+# password). Where it may not, it prints the line to run and exits 1. What is optional (jemalloc,
+# matplotlib) is wanted and not needed: without it a line says so, and the target goes on. .ci/run
+# alone needs jemalloc. Names are those of Debian 12.
 set -eu
 
 level=${1:-check}
@@ -25,6 +25,9 @@ cmake)
 server)
     want='gcc libc6-dev make libxxhash-dev libmicrohttpd-dev libcjson-dev curl python3'
     optional='libjemalloc-dev python3-numpy' ;;
+debian)
+    want='gcc libc6-dev make libxxhash-dev pkg-config debhelper dpkg-dev dh-python lintian'
+    optional= ;;
 bench) want='gcc libc6-dev make libxxhash-dev gnuplot-nox' ;;
 ci)
     want='gcc g++ libc6-dev make libjemalloc-dev libcunit1-dev libxxhash-dev clang clang-format
@@ -32,7 +35,7 @@ ci)
           python3-venv python3-numpy'
     optional=
     ;;
-*) echo "usage: deps.sh [demo|check|bench|python|rust|cmake|server|ci]" >&2; exit 2 ;;
+*) echo "usage: deps.sh [demo|check|bench|python|rust|cmake|server|debian|ci]" >&2; exit 2 ;;
 esac
 
 # CC may be "ccache gcc".
@@ -71,6 +74,9 @@ has() {
     binutils) command -v nm >/dev/null ;;
     python3-venv) "$python" -c 'import venv, ensurepip' 2>/dev/null ;;
     python3-*) "$python" -c "import ${1#python3-}" 2>/dev/null ;;
+    debhelper) command -v dh >/dev/null ;;
+    dpkg-dev) command -v dpkg-buildpackage >/dev/null ;;
+    dh-python) command -v dh_python3 >/dev/null ;;
     gnuplot-nox) command -v gnuplot >/dev/null ;;
     *) command -v "$1" >/dev/null ;;
     esac
