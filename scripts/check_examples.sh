@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# All examples but story (check_story.sh). decode and server_loop compare their own answers, the
-# second for pools from the smallest on. speculative compares its own results and says how many
-# drafts were accepted, so most cases are a run of it and what it must say; pagemap checks its
-# counts at each frame, and its frames must fit a terminal; so must those of the demo, which says
-# whether three ways to decode agree, and whose logits numpy computes anew where it is installed.
+# All examples but story (check_story.sh). decode, nhd_pages and server_loop compare their own
+# answers, the last for pools from the smallest on. speculative compares its own results and says
+# how many drafts were accepted, so most cases are a run of it and what it must say; pagemap checks
+# its counts at each frame, and its frames must fit a terminal; so must those of the demo, which
+# says whether three ways to decode agree, and whose logits numpy computes anew where it is there.
 # Bad arguments must be refused by one line on stderr, with nothing on stdout and exit status 1.
 # Models may be absent.
 #
@@ -73,6 +73,8 @@ refused_numbers() {
 check_small() {
     "$build/examples/decode" >"$work/out" 2>&1
     judge $? 'decode' "$(tail -n 1 "$work/out")"
+    "$build/examples/nhd_pages" >"$work/out" 2>&1
+    judge $? 'nhd_pages' "$(tail -n 1 "$work/out")"
     for blocks in 4 5 6 7 8 9 12 16; do
         "$build/examples/server_loop" "$blocks" >"$work/out" 2>&1
         judge $? "server_loop, $blocks blocks" \
