@@ -5,8 +5,8 @@ run alone on a server without batching, prefix cache and drafts.
     load.py [--seconds S] [--streams N] [--seed K] [--compare] [-- options of the server]
 
 Prints wrong answers, blocks still held, and the time to the first token and per token. --compare
-runs the same load, nothing cut off, with the prefix cache and without. Ends with status 1 when an
-answer was wrong or a block is still held."""
+runs the same load, nothing cut off, with the prefix cache, without, and one request at a time. Ends
+with status 1 when an answer was wrong or a block is still held."""
 import argparse
 import asyncio
 import json
@@ -153,9 +153,9 @@ def main():
     expected = run_alone(requests, arguments.options)
     ok = run('load', options, requests, expected, arguments, True, arguments.seconds)
     if arguments.compare:
-        for cache in (1, 0):
-            ok = run(f'--prefix-cache {cache}', [*options, '--prefix-cache', cache], requests,
-                     expected, arguments, False, arguments.seconds / 2) and ok
+        for more in (('--prefix-cache', 1), ('--prefix-cache', 0), SINGLE):
+            ok = run(' '.join(map(str, more)), [*options, *more], requests, expected, arguments,
+                     False, arguments.seconds / 2) and ok
     return 0 if ok else 1
 
 
