@@ -75,21 +75,35 @@ class Equal(unittest.TestCase):
 
 
 class Order(unittest.TestCase):
+    def queue_up(self, server, clients):
+        """Starts clients one after the other, each behind the first, and says in which order they
+        ended; None when the first was done before all of them waited."""
+        ended = []
+
+        def client(name, priority, max_tokens):
+            server.complete(prompt=SYSTEM, max_tokens=max_tokens, priority=priority, temperature=1)
+            ended.append(name)
+
+        threads = [threading.Thread(target=client, args=each) for each in clients]
+        for number, thread in enumerate(threads):
+            thread.start()
+            until = time.monotonic() + 5
+            while server.status()['waiting'] < number and not ended and time.monotonic() < until:
+                time.sleep(0.005)
+            if number == 0:
+                while server.status()['running'] == 0 and not ended:
+                    time.sleep(0.005)
+        in_time = not ended
+        for thread in threads:
+            thread.join()
+        return ended if in_time else None
+
     def test_higher_priority_is_served_first(self):
+        clients = (('first', 2, 800), ('low', 0, 90), ('middle', 1, 90), ('high', 2, 90))
         with Server('--threads', 1, '--max-batch', 1) as server:
-            ended = []
-
-            def client(name, priority, max_tokens):
-                server.complete(prompt=SYSTEM, max_tokens=max_tokens, priority=priority)
-                ended.append(name)
-
-            threads = [threading.Thread(target=client, args=each) for each in
-                       (('first', 2, 400), ('low', 0, 5), ('middle', 1, 5), ('high', 2, 5))]
-            for thread in threads:
-                thread.start()
-                time.sleep(0.05)
-            for thread in threads:
-                thread.join()
+            ended = None
+            for _ in range(20):
+                ended = ended or self.queue_up(server, clients)
             self.assertEqual(ended, ['first', 'high', 'middle', 'low'])
             server.wait_idle()
 
