@@ -15,7 +15,7 @@
 #include "numbers.h"
 #include "peer.h"
 
-enum { TURNS = 15, SLEEP_MS = 5, NUM_PEERS = 2, BLOCK_SIZE = 16, MAX_NAME = 96 };
+enum { TURNS = 15, SLEEP_MS = 5, NUM_PEERS = 2, BLOCK_SIZE = 64, MAX_NAME = 96 };
 
 static const struct peer *const peers[NUM_PEERS] = {&peer_ort, &peer_ggml};
 
