@@ -2,7 +2,8 @@
  *
  * widen.c: 16 numbers at a time, in vectors that the compiler makes of what the machine has, as in
  * matrix.c. A row of weights is read once a step, and with one token in it that is most of the
- * work. */
+ * work. Functions that are compiled for several machines are static: clang 14 gives the name of one
+ * that is not to none of its versions. */
 #include "widen.h"
 
 #include <string.h>
@@ -20,7 +21,7 @@ typedef float lanes __attribute__((vector_size(LANES * sizeof(float)), aligned(4
 #endif
 
 EACH_MACHINE
-void widen_bf16(const uint16_t *in, int32_t count, float *out)
+static void bf16_to_floats(const uint16_t *in, int32_t count, float *out)
 {
     int32_t c = 0;
     for (; c + LANES <= count; c += LANES) {
@@ -52,7 +53,7 @@ static float widen_one(uint16_t half)
 }
 
 EACH_MACHINE
-void widen_f16(const uint16_t *in, int32_t count, float *out)
+static void f16_to_floats(const uint16_t *in, int32_t count, float *out)
 {
     int32_t c = 0;
     for (; c + LANES <= count; c += LANES) {
@@ -64,4 +65,14 @@ void widen_f16(const uint16_t *in, int32_t count, float *out)
     for (; c < count; c++) {
         out[c] = widen_one(in[c]);
     }
+}
+
+void widen_bf16(const uint16_t *in, int32_t count, float *out)
+{
+    bf16_to_floats(in, count, out);
+}
+
+void widen_f16(const uint16_t *in, int32_t count, float *out)
+{
+    f16_to_floats(in, count, out);
 }
