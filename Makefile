@@ -170,6 +170,7 @@ run-unit: $(unit) ; @$(unit)
 format: ; @scripts/check_format.sh --fix ## clang-format decides
 check-symbols: lib $(objects_archive) ## what the library exports
 	@scripts/check_symbols.sh $(shared) $(static) $(objects_archive)
+	@scripts/check_abidiff.sh $(shared)
 check-python: ; @BUILD='$(BUILD)' scripts/check_python.sh ## bindings/python
 check-rust: ; @BUILD='$(BUILD)' scripts/check_rust.sh ## bindings/rust, by cargo
 check-docs: deps ## what README and docs show is run and compiled

@@ -29,13 +29,13 @@ cat /etc/apt/sources.list.d/*.sources >"$work/sources" 2>/dev/null ||
 mmdebstrap --quiet --variant=minbase --include=git,make,ca-certificates "$suite" "$root" - \
     <"$work/sources"
 cp -r /etc/apt/apt.conf.d/. "$root/etc/apt/apt.conf.d/"
-git clone -q "$source" "$root/root/pagedkv"
+git clone -q "$source" "$root/srv/pagedkv"
 
 # /proc is mounted in a namespace of its own, which takes it along when it ends.
 run() {
     # shellcheck disable=SC2016
-    unshare --mount sh -c 'mount -t proc proc "$0/proc" && exec chroot "$0" env -i HOME=/root \
-        PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 make -C /root/pagedkv "$1"' "$root" "$1"
+    unshare --mount sh -c 'mount -t proc proc "$0/proc" && exec chroot "$0" env -i HOME=/srv \
+        PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 make -C /srv/pagedkv "$1"' "$root" "$1"
 }
 
 for target in "$@"; do

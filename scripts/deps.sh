@@ -32,7 +32,7 @@ bench) want='gcc libc6-dev make libxxhash-dev gnuplot-nox' ;;
 ci)
     want='gcc g++ libc6-dev make libjemalloc-dev libcunit1-dev libxxhash-dev clang clang-format
           libclang-rt-dev libomp-dev binutils pkg-config mandoc shellcheck python3
-          python3-venv python3-numpy'
+          python3-venv python3-numpy abigail-tools xz-utils'
     optional=
     ;;
 *) echo "usage: deps.sh [demo|check|bench|python|rust|cmake|server|debian|ci]" >&2; exit 2 ;;
@@ -72,6 +72,8 @@ has() {
     libclang-rt-dev) echo 'int main(void) { return 0; }' |
         clang -fsanitize=thread -x c - -o /dev/null >/dev/null 2>&1 ;;
     binutils) command -v nm >/dev/null ;;
+    abigail-tools) command -v abidiff >/dev/null ;;
+    xz-utils) command -v xz >/dev/null ;;
     python3-venv) "$python" -c 'import venv, ensurepip' 2>/dev/null ;;
     python3-*) "$python" -c "import ${1#python3-}" 2>/dev/null ;;
     debhelper) command -v dh >/dev/null ;;
