@@ -16,8 +16,9 @@ $(call program_needs,examples/server,-lmicrohttpd -lcjson)
 examples := $(filter-out $(left_out),$(examples))
 benches  := $(filter-out $(left_out),$(benches))
 
-.PHONY: check-server load-server fuzz-server
+.PHONY: check-server check-page load-server fuzz-server
 check-server: ; @BUILD='$(BUILD)' scripts/check_server.sh ## examples/server by real clients
+check-page: ; @BUILD='$(BUILD)' scripts/check_server.sh page ## its live page in a browser
 load-server: ; @BUILD='$(BUILD)' scripts/check_server.sh load ## 64 streams, half of them cut off
 fuzz-server: $(BUILD)/examples/fuzz-server ; @$< ## its parser; PKV_FUZZ_SECONDS, VARIANT=asan
 

@@ -1,11 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# check_server.sh [load]: examples/server by its clients: Python's http.client and bare sockets,
-# curl, and where they can be had Node's openai package and a browser (examples/server/tests). First
-# what it reads models with, against Python (models.py; PKV_MODELS: where stories260K lies). With
-# `load`, 64 streams for PKV_LOAD_SECONDS (60), half of them cut off, each answer checked. Skips,
-# with a word, where the packages that the server needs are missing and cannot be installed.
+# check_server.sh [load|page]: examples/server by its clients: Python's http.client and bare
+# sockets, curl, and where it can be had Node's openai package (examples/server/tests). First what
+# it reads models with, against Python (models.py; PKV_MODELS: where stories260K lies). With `load`,
+# 64 streams for PKV_LOAD_SECONDS (60), half of them cut off, each answer checked. With `page`, the
+# live page in a browser, which leaves pictures in build: apart, because it looks at what moves.
+# Skips, with a word, where the packages that the server needs are missing and cannot be installed.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -26,12 +27,14 @@ $MAKE "$SERVER"
 if [ "${1:-}" = load ]; then
     exec "$python" $tests/load.py --seconds "${PKV_LOAD_SECONDS:-60}" --compare
 fi
-$MAKE "$BUILD/examples/server_probe"
-"$python" $tests/models.py "$BUILD/examples/server_probe" \
-    "${PKV_MODELS:-${PKV_SHARED:-../shared}/models}"
-"$python" -m unittest discover -s $tests
-"$python" $tests/load.py --seconds 5 -- --threads 1
-PKV_FUZZ_SECONDS=${PKV_FUZZ_SECONDS:-5} $MAKE VARIANT=asan BUILD=build/asan fuzz-server
+if [ "${1:-}" != page ]; then
+    $MAKE "$BUILD/examples/server_probe"
+    "$python" $tests/models.py "$BUILD/examples/server_probe" \
+        "${PKV_MODELS:-${PKV_SHARED:-../shared}/models}"
+    "$python" -m unittest discover -s $tests
+    "$python" $tests/load.py --seconds 5 -- --threads 1
+    PKV_FUZZ_SECONDS=${PKV_FUZZ_SECONDS:-5} $MAKE VARIANT=asan BUILD=build/asan fuzz-server
+fi
 
 # --- clients of npm. Their folder is build/npm, where nothing is installed twice.
 skip() {
@@ -61,10 +64,13 @@ until grep -q http: "$address"; do
 done
 url=$(sed -n 's/.* on //p' "$address")
 
-node "$npm/openai_client.mjs" "$url"
-browser=$(command -v chromium || command -v chromium-browser || true)
-[ -n "$browser" ] || skip 'the page in a browser, chromium is not here'
-SCHEME=light node "$npm/page.mjs" "$url" "$browser" "$PWD/build/server-page.png"
-SCHEME=dark node "$npm/page.mjs" "$url" "$browser" "$PWD/build/server-page-dark.png"
+if [ "${1:-}" != page ]; then
+    node "$npm/openai_client.mjs" "$url"
+else
+    browser=$(command -v chromium || command -v chromium-browser || true)
+    [ -n "$browser" ] || skip 'the page in a browser, chromium is not here'
+    SCHEME=light node "$npm/page.mjs" "$url" "$browser" "$PWD/build/server-page.png"
+    SCHEME=dark node "$npm/page.mjs" "$url" "$browser" "$PWD/build/server-page-dark.png"
+fi
 kill -TERM $server
 wait $server || { echo "the server ended with $?" >&2; exit 1; }
