@@ -246,8 +246,8 @@ agrees() {
 
 # Frames on a terminal: at most 24 lines of 80 columns between two moves of the cursor.
 check_frames() {
-    if ! command -v script >/dev/null; then
-        echo 'skipped: frames of the demo, no script(1) to be a terminal'
+    if ! script -qec true "$work/typescript" >/dev/null 2>&1 </dev/null; then
+        echo 'skipped: frames of the demo, script(1) has no terminal to give'
         return
     fi
     script -qec "$demo --delay 0" "$work/typescript" >"$work/out" 2>"$work/err" </dev/null
