@@ -8,6 +8,7 @@
  *     slots     which slot of a continuous cache belongs to whom
  *     attn      the attention operator over a cache of the caller's
  *     contract  the same by the parameter list of tensor runtimes
+ *     tier      places outside memory that keep blocks
  *     cache     a managed cache, its sequences, admission
  *     step      the forward passes over it
  *     prefix    namespaces, pins, quotas, flush
@@ -25,5 +26,6 @@
 #include "pagedkv/prefix.h"
 #include "pagedkv/slots.h"
 #include "pagedkv/step.h"
+#include "pagedkv/tier.h"
 
 #endif

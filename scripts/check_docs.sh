@@ -78,7 +78,8 @@ check_files() { # DOCUMENT
     while IFS=: read -r line path; do
         [ -e "$(dirname "$1")/$path" ] || fail "$1:$line: a link to $path, which is not there"
     done <"$work/links"
-    folders='base|alloc|pages|prefix|slots|attn|runtime|examples|scripts|tests|bench|src|include'
+    folders='base|alloc|pages|prefix|slots|tiers|attn|runtime|examples|scripts|tests|bench|src'
+    folders="$folders|include"
     grep -noE "\\b($folders)/[A-Za-z0-9_/]+\.[a-z]+\\b" "$1" | grep -v neon >"$work/names" || true
     while IFS=: read -r line path; do
         [ -e "$path" ] || [ -e "src/$path" ] || [ -e "tests/$path" ] ||

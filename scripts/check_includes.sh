@@ -6,7 +6,7 @@
 # --circles lists the circles alone, --table prints the table as docs/design.md has it.
 #
 # Beside the table: kernels (kernels_*, vec_*) -> kernels*.h, vec_*.h, cpu.h, intrinsics, a few C
-# headers; one file a package: jemalloc in alloc/mem.c, xxHash in prefix/prefix_hash.c, OpenMP in
+# headers; one file a package: jemalloc in alloc/mem.c, xxHash in base/hash.c, OpenMP in
 # attn/openmp.c; no .c is included.
 set -eu
 
@@ -17,14 +17,16 @@ alloc base
 pages alloc base
 prefix pages alloc base
 slots alloc base
+tiers pages alloc base
 attn base alloc/block_table.h
-runtime attn slots prefix pages alloc base'
+runtime tiers attn slots prefix pages alloc base'
 
 # A module and its public headers; all others are runtime's.
 public='base pagedkv/base.h
 alloc pagedkv/alloc.h
 pages pagedkv/pages.h
 slots pagedkv/slots.h
+tiers pagedkv/tier.h
 attn pagedkv/attn.h pagedkv/contract.h'
 
 # list_of NAME LINES: the words behind NAME in its line
@@ -79,8 +81,8 @@ may_include() {
 
 is_project_header() {
     case $1 in
-    pagedkv.h | pagedkv/* | base/* | alloc/* | pages/* | prefix/* | slots/* | attn/* | runtime/* | \
-        *.c)
+    pagedkv.h | pagedkv/* | base/* | alloc/* | pages/* | prefix/* | slots/* | attn/* | \
+        tiers/* | runtime/* | *.c)
         return 0 ;;
     esac
     return 1
@@ -157,8 +159,8 @@ for file in src/*/*.[ch]; do
         esac
         case $header in
         jemalloc*) [ "$file" = src/alloc/mem.c ] || say "$file: only alloc/mem.c uses jemalloc" ;;
-        xxh*) [ "$file" = src/prefix/prefix_hash.c ] ||
-            say "$file: only prefix/prefix_hash.c uses xxHash" ;;
+        xxh*) [ "$file" = src/base/hash.c ] ||
+            say "$file: only base/hash.c uses xxHash" ;;
         omp.h)
             case $file in
             src/attn/openmp.c) ;;

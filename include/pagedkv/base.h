@@ -286,6 +286,13 @@ struct pkv_kv_view {
     uint64_t reserved[4];
 };
 
+/* A piece of memory, for bytes that are written from, or read into, several places: the content of
+ * a block is one piece for the keys and one for the values of each layer. */
+struct pkv_piece {
+    void *bytes;
+    size_t length;
+};
+
 /* The bounds of a namespace: fields of one sequence, and bytes of one field. */
 #define PKV_MAX_NAMESPACE_FIELDS 4
 #define PKV_MAX_NAMESPACE_BYTES 128

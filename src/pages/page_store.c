@@ -135,6 +135,32 @@ void page_store_fill(pkv_pages *pages, int32_t block, unsigned char byte)
     }
 }
 
+int32_t page_store_num_pieces(const pkv_pages *pages)
+{
+    return pages->layout.geometry.num_layers * (pages->layout.geometry.v_in_k ? 1 : 2);
+}
+
+size_t page_store_block_bytes(const pkv_pages *pages)
+{
+    return pages->layout.sizes.block_bytes;
+}
+
+static struct pkv_piece piece_of(unsigned char *base, const struct page_part *part, int32_t block)
+{
+    return (struct pkv_piece){base + page_cell_offset(part, block, 0, 0),
+                              part->block_stride * part->element_bytes};
+}
+
+void page_store_pieces(const pkv_pages *pages, int32_t block, struct pkv_piece *pieces)
+{
+    for (int32_t layer = 0; layer < pages->layout.geometry.num_layers; layer++) {
+        *pieces++ = piece_of(k_base(pages, layer), &pages->layout.k, block);
+        if (!pages->layout.geometry.v_in_k) {
+            *pieces++ = piece_of(v_base(pages, layer), &pages->layout.v, block);
+        }
+    }
+}
+
 static enum pkv_status check_copy(const pkv_pages *pages, const struct pkv_page_copy *copies,
                                   int32_t i)
 {

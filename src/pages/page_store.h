@@ -16,4 +16,13 @@ size_t page_store_bytes(void);
  * range. No other thread may use the block. O(block_bytes). */
 void page_store_fill(pkv_pages *pages, int32_t block, unsigned char byte);
 
+/* The content of a block as pieces of memory: one for each part that is stored, in the order
+ * [layer][K | V], of block_bytes together. They are the same at every call for a block.
+ * pieces [page_store_num_pieces]. block is in range. O(pieces). */
+int32_t page_store_num_pieces(const pkv_pages *pages);
+void page_store_pieces(const pkv_pages *pages, int32_t block, struct pkv_piece *pieces);
+
+/* Bytes of a block in all layers. */
+size_t page_store_block_bytes(const pkv_pages *pages);
+
 #endif

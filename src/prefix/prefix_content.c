@@ -6,8 +6,8 @@
 
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/little_endian.h"
-#include "prefix/prefix_hash.h"
 
 #define FIELD_BYTES (4 + 4 + PKV_MAX_NAMESPACE_BYTES)
 #define HEAD_BYTES (16 + 4 + 4 + PKV_MAX_NAMESPACE_FIELDS * FIELD_BYTES)
@@ -68,5 +68,5 @@ void prefix_content_make(const struct prefix_content_writer *writer, size_t head
     content->namespace_id = namespace_id;
     content->tokens = tokens;
     content->extra = extra;
-    content->key = prefix_hash_bytes(writer->buffer, (size_t)(to - writer->buffer));
+    content->key = hash_128(writer->buffer, (size_t)(to - writer->buffer));
 }

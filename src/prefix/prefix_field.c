@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "prefix/prefix_hash.h"
+#include "base/hash.h"
 #include "prefix/prefix_ref.h"
 
 enum pkv_status prefix_field_check(const struct pkv_namespace_field *field)
@@ -28,7 +28,7 @@ enum pkv_status prefix_field_check(const struct pkv_namespace_field *field)
 static uint32_t bucket_of(const struct prefix_field_table *table,
                           const struct pkv_namespace_field *field)
 {
-    const struct pkv_block_key key = prefix_hash_bytes(field->bytes, (size_t)field->length);
+    const struct pkv_block_key key = hash_128(field->bytes, (size_t)field->length);
     return (uint32_t)(key.low ^ key.high ^ (uint32_t)field->tag ^ table->seed) &
            (table->num_buckets - 1);
 }

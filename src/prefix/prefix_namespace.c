@@ -6,14 +6,13 @@
 
 #include <string.h>
 
-#include "prefix/prefix_hash.h"
+#include "base/hash.h"
 #include "prefix/prefix_ref.h"
 
 static uint32_t bucket_of(const struct prefix_namespace_table *table, const int32_t *fields,
                           int32_t num_fields)
 {
-    const struct pkv_block_key key =
-        prefix_hash_bytes(fields, (size_t)num_fields * sizeof fields[0]);
+    const struct pkv_block_key key = hash_128(fields, (size_t)num_fields * sizeof fields[0]);
     return (uint32_t)(key.low ^ key.high ^ table->seed) & (table->num_buckets - 1);
 }
 

@@ -9,11 +9,11 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/little_endian.h"
 #include "base/sized.h"
 #include "prefix/prefix_blocks.h"
 #include "prefix/prefix_flush.h"
-#include "prefix/prefix_hash.h"
 
 void events_init(struct events *events, const struct prefix_index *index, int32_t capacity)
 {
@@ -40,7 +40,7 @@ static struct pkv_block_key namespace_key(const struct prefix_index *index, int3
         }
         to += length;
     }
-    return count > 0 ? prefix_hash_bytes(text, (size_t)(to - text)) : (struct pkv_block_key){0};
+    return count > 0 ? hash_128(text, (size_t)(to - text)) : (struct pkv_block_key){0};
 }
 
 struct event_keys events_keys(const struct prefix_index *index, struct prefix_ref node)

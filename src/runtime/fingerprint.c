@@ -4,8 +4,8 @@
  * layer and of the caller's own bytes, each hashed together with the key before it. */
 #include "runtime/fingerprint.h"
 
+#include "base/hash.h"
 #include "base/little_endian.h"
-#include "prefix/prefix_hash.h"
 #include "runtime/config.h"
 
 #define FINGERPRINT_WORDS 12
@@ -24,7 +24,7 @@ static struct pkv_block_key chain(struct pkv_block_key before, const struct fing
     for (size_t i = 0; i < FINGERPRINT_WORDS - 2; i++) {
         to = put_u64(to, of->words[i]);
     }
-    return prefix_hash_bytes(bytes, sizeof bytes);
+    return hash_128(bytes, sizeof bytes);
 }
 
 static struct fingerprint_words group_words(const struct pkv_group_config *group)
@@ -39,7 +39,7 @@ static struct fingerprint_words group_words(const struct pkv_group_config *group
 struct pkv_block_key fingerprint_of(const struct pkv_cache_config *config)
 {
     static const char format[] = "pagedkv block 1";
-    struct pkv_block_key key = prefix_hash_bytes(format, sizeof format);
+    struct pkv_block_key key = hash_128(format, sizeof format);
     for (int32_t g = 0; g < config->num_groups; g++) {
         const struct pkv_group_config group = config_resolve_group(config, g);
         const struct fingerprint_words words = group_words(&group);
@@ -53,7 +53,7 @@ struct pkv_block_key fingerprint_of(const struct pkv_cache_config *config)
     }
     if (config->fingerprint_bytes > 0) {
         const struct pkv_block_key own =
-            prefix_hash_bytes(config->fingerprint, (size_t)config->fingerprint_bytes);
+            hash_128(config->fingerprint, (size_t)config->fingerprint_bytes);
         const struct fingerprint_words words = {
             .words = {(uint64_t)config->fingerprint_bytes, own.low, own.high}};
         key = chain(key, &words);

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "prefix/prefix_hash.h"
+#include "base/hash.h"
 #include "prefix_case.h"
 
 #define BS 4
@@ -19,7 +19,7 @@ static void append(unsigned char *string, size_t *length, uint64_t value, size_t
 
 static bool is_key(struct pkv_block_key key, const unsigned char *string, size_t length)
 {
-    const struct pkv_block_key expected = prefix_hash_bytes(string, length);
+    const struct pkv_block_key expected = hash_128(string, length);
     return key.low == expected.low && key.high == expected.high;
 }
 
@@ -68,7 +68,7 @@ static void a_key_is_the_hash_of_the_documented_string(void)
 /* XXH3's own test vector of the empty string: the dependency is what we think it is. */
 static void the_hash_is_xxh3_128(void)
 {
-    const struct pkv_block_key key = prefix_hash_bytes("", 0);
+    const struct pkv_block_key key = hash_128("", 0);
     CU_ASSERT(key.low == 0x6001c324468d497fu && key.high == 0x99aa06d3014798d8u);
 }
 

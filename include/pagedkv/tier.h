@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * pagedkv/tier.h: tiers: places outside a cache that keep named values, such as a directory
+ * or a Redis server. A cache (cache.h, offload.h) stores its full blocks in tiers and finds them
+ * there after a restart, or on another machine; a tier itself knows nothing of blocks. A tier is a
+ * table of functions, so a server brings one of its own with the same call that the library's own
+ * are made by.
+ *
+ *     pkv_tier_create_disk(&config, &disk)          a directory of bounded size
+ *     pkv_tier_create_redis(&config, &redis)        a Redis or Valkey server, or a cluster
+ *     pkv_tier_create(&ops, &own)                   anything else
+ *     cache_config.tiers = {disk, redis}            nearest first
+ *     ...
+ *     pkv_cache_destroy(cache, false)
+ *     pkv_tier_destroy(disk)                        after the caches that use it
+ *
+ * Values. A value is a run of bytes under a name. It is there whole or not at all: a write that
+ * fails half-way, or a process that is killed in one, leaves the value before it or none. What is
+ * in a value, and whether it is what was written, is checked by the cache that reads it.
+ *
+ * Errors. A tier is a cache of caches: everything may be lost at any time. A tier that cannot be
+ * reached answers PKV_IO within a bounded time.
+ *
+ * Threads. Any thread may use one tier at any time, several at once, through several caches too. */
+#ifndef PAGEDKV_TIER_H
+#define PAGEDKV_TIER_H
+
+#include "pagedkv/base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Bytes of a name, without its NUL. Names are made of the characters 0-9, a-z, '.' and '-', and do
+ * not begin with a '.'. */
+#define PKV_MAX_TIER_NAME 95
+
+/* One value of a call that takes several. */
+struct pkv_tier_item {
+    /* NUL-terminated. */
+    const char *name;
+    /* pieces [num_pieces] in order, `bytes` bytes together. */
+    const struct pkv_piece *pieces;
+    int32_t num_pieces;
+    size_t bytes;
+    /* What the tier answers for this item. */
+    enum pkv_status status;
+    uint64_t reserved[2];
+};
+
+/* A counter of a tier: a number under a name, which only grows, shared by all who use the tier. It
+ * outlives every value: values that were written under an older count are void. */
+struct pkv_tier_counter {
+    /* As the names of values, but a name may be used for both. */
+    const char *name;
+    /* Is added first. */
+    uint64_t add;
+    /* What the tier answers: the count then, 0 for one that was never added to. */
+    uint64_t value;
+    enum pkv_status status;
+    uint64_t reserved[2];
+};
+
+/* What a tier does. Each function takes several items and writes the status of each; the items are
+ * independent, and a call has each name once. No function may call the library. */
+struct pkv_tier_ops {
+    size_t size;
+    /* In metrics and errors: "disk". UTF-8 without control characters, at most 31 bytes and a NUL.
+     */
+    const char *name;
+    /* Passed to every function as it is. */
+    void *context;
+    /* Writes values, in the place of what was under their names. PKV_OK; PKV_IO; PKV_NO_BLOCKS
+     * for a value larger than all that the tier holds. */
+    void (*put)(void *context, struct pkv_tier_item *items, int32_t num_items);
+    /* Reads values whose length is known: PKV_OK; PKV_NOT_FOUND; PKV_CORRUPT for a value of another
+     * length than the item's `bytes`; PKV_IO. The pieces may hold anything unless it is PKV_OK. */
+    void (*get)(void *context, struct pkv_tier_item *items, int32_t num_items);
+    /* Is there a value? Pieces are not looked at. PKV_OK, PKV_NOT_FOUND, PKV_IO. A tier may count
+     * it as a use, for its order of eviction. */
+    void (*find)(void *context, struct pkv_tier_item *items, int32_t num_items);
+    /* Removes values: PKV_OK; PKV_NOT_FOUND; PKV_IO. */
+    void (*remove)(void *context, struct pkv_tier_item *items, int32_t num_items);
+    /* Adds to counters and reads them. An `add` of 0 changes nothing. PKV_OK, PKV_IO. */
+    void (*count)(void *context, struct pkv_tier_counter *counters, int32_t num_counters);
+    /* Shows the names of all values that the tier knows of without waiting; visit returns false to
+     * stop. NULL = it cannot tell. */
+    void (*list)(void *context, bool (*visit)(void *visit_context, const char *name),
+                 void *visit_context);
+    /* Ends the tier; NULL = nothing to do. */
+    void (*destroy)(void *context);
+};
+
+typedef struct pkv_tier pkv_tier;
+
+/* Makes a tier of a caller's own functions.
+ *
+ * ops is copied, its name too. put, get, find, remove and count are set.
+ *
+ * Returns PKV_OK and the tier in *tier, which the caller destroys; PKV_NO_MEMORY;
+ * PKV_INVALID_ARGUMENT. After a refusal ops->destroy was not called. Any thread; O(1). */
+PKV_API PKV_NODISCARD enum pkv_status pkv_tier_create(const struct pkv_tier_ops *ops,
+                                                      pkv_tier **tier);
+
+/* Ends a tier, but not what it holds. NULL is accepted. The caches that use it have been destroyed.
+ */
+PKV_API void pkv_tier_destroy(pkv_tier *tier);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
