@@ -189,6 +189,11 @@ static enum pkv_status resolve_row(pkv_cache *cache, const struct pkv_batch *bat
         return refuse(PKV_STALE_HANDLE, "seqs[%d] = %016llx is stale", row,
                       (unsigned long long)batch->seqs[row].id);
     }
+    if (seq->is_moving) {
+        return refuse(PKV_BUSY,
+                      "seqs[%d]: the keys and values of sequence %016llx are being copied", row,
+                      (unsigned long long)batch->seqs[row].id);
+    }
     if (seq->stamp == cache->batch_stamp) {
         return INVALID("seqs[%d] appears in the batch twice", row);
     }

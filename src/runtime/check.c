@@ -16,8 +16,10 @@ static void check_seq(const pkv_cache *cache, int32_t i, struct report *report)
     const struct seq *seq = &cache->seqs.at[i];
     report_expect(report, seq->length >= 0 && seq->length <= cache->config.max_seq_len,
                   "a length out of range (sequence %d, length %d)", i, seq->length);
-    report_expect(report, seq->state != SEQ_DYING || seq->in_step,
+    report_expect(report, seq->state != SEQ_DYING || seq->in_step || seq->is_moving,
                   "a dying sequence outside a step (sequence %d)", i);
+    report_expect(report, !seq->is_moving || (seq->state != SEQ_FREE && !seq->in_step),
+                  "a moving sequence that is free or in a step (sequence %d)", i);
     report_expect(report, !seq->in_step || cache->step.is_open,
                   "a sequence in a step that is not open (sequence %d)", i);
 }

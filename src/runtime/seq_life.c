@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A sequence of the open step cannot be released, because attention still reads its blocks: it is
- * stale from destroy on, and its record is SEQ_DYING until the step ends. */
+ * A sequence of the open step cannot be released, because attention still reads its blocks, nor can
+ * one whose blocks are being copied: it is stale from destroy on, and its record is SEQ_DYING until
+ * the step or the move ends. */
 #include "runtime/seq_life.h"
 
 #include "base/error.h"
@@ -58,9 +59,25 @@ void seq_life_destroy(pkv_cache *cache, int32_t index)
 {
     struct seq *seq = &cache->seqs.at[index];
     seq->generation = handle_next_generation(seq->generation);
-    if (seq->in_step) {
+    if (seq->in_step || seq->is_moving) {
         seq->state = SEQ_DYING;
     } else {
         seq_life_release(cache, index);
     }
+}
+
+void seq_life_begin_move(pkv_cache *cache, int32_t index)
+{
+    cache->seqs.at[index].is_moving = true;
+}
+
+bool seq_life_end_move(pkv_cache *cache, int32_t index)
+{
+    struct seq *seq = &cache->seqs.at[index];
+    const bool is_live = seq->state == SEQ_LIVE;
+    seq->is_moving = false;
+    if (!is_live) {
+        seq_life_release(cache, index);
+    }
+    return is_live;
 }

@@ -14,10 +14,18 @@ enum pkv_status seq_life_check_room(const pkv_cache *cache, int32_t count);
  * There must be room. O(groups). */
 int32_t seq_life_claim(pkv_cache *cache, const struct seq *prototype);
 
-/* Destroys a live sequence: at once, or, when it is in the open step, as soon as that ends. */
+/* Destroys a live sequence: at once, or, when it is in the open step or moving, as soon as that
+ * ends. */
 void seq_life_destroy(pkv_cache *cache, int32_t index);
 
 /* Releases everything that a destroyed sequence holds, and its index. O(blocks). */
 void seq_life_release(pkv_cache *cache, int32_t index);
+
+/* Keys and values of an idle sequence will be read or written without the mutex. Until the end of
+ * that move its length, tables and tokens are constant: what would change them is PKV_BUSY. */
+void seq_life_begin_move(pkv_cache *cache, int32_t index);
+
+/* False when the sequence was destroyed meanwhile, and is released now. O(1), else O(blocks). */
+bool seq_life_end_move(pkv_cache *cache, int32_t index);
 
 #endif

@@ -49,6 +49,10 @@ enum pkv_status sequence_find_idle(const struct seq_records *seqs, pkv_seq handl
         return refuse(PKV_BUSY, "sequence %016llx is in the open step",
                       (unsigned long long)handle.id);
     }
+    if (found->is_moving) {
+        return refuse(PKV_BUSY, "the keys and values of sequence %016llx are being copied",
+                      (unsigned long long)handle.id);
+    }
     *seq = found;
     return PKV_OK;
 }
@@ -83,6 +87,7 @@ void sequence_release(struct seq_records *seqs, int32_t index)
     struct seq *seq = &seqs->at[index];
     seq->state = SEQ_FREE;
     seq->in_step = false;
+    seq->is_moving = false;
     seq->next_free = seqs->first_free;
     seqs->first_free = index;
     seqs->num_free++;

@@ -12,7 +12,8 @@
 enum seq_state {
     SEQ_FREE = 0,
     SEQ_LIVE,
-    SEQ_DYING /* destroyed while in the open step: the handle is stale, the rest goes at its end */
+    SEQ_DYING /* destroyed while in the open step or moving: the handle is stale, the rest goes when
+                 that ends */
 };
 
 /* One sequence; its index is its row in every per-sequence array for life. Generation moves when a
@@ -30,6 +31,7 @@ struct seq {
     uint64_t tag;
     int32_t next_free;
     bool in_step;
+    bool is_moving; /* payload is read or written without the mutex (seq_life_begin_move) */
 };
 
 /* All records.
@@ -64,7 +66,7 @@ pkv_seq sequence_handle(const struct seq_records *seqs, int32_t index);
 /* The live sequence that a handle names, or NULL. */
 struct seq *sequence_find(const struct seq_records *seqs, pkv_seq handle);
 
-/* A live sequence that is not in the open step: PKV_STALE_HANDLE, PKV_BUSY. */
+/* A live sequence that is neither in the open step nor moving: PKV_STALE_HANDLE, PKV_BUSY. */
 enum pkv_status sequence_find_idle(const struct seq_records *seqs, pkv_seq handle,
                                    struct seq **seq);
 
