@@ -12,13 +12,20 @@ program_needs = $(if $(call can_link,$(2)),$(eval $(BUILD)/$(1): own_libs = $(2)
                     $(eval left_out += $(BUILD)/$(1)))
 
 $(call program_needs,examples/server,-lmicrohttpd -lcjson)
+# What Open MPI's compiler would add to the compiler's flags.
+mpi := $(shell mpicc --showme:compile 2>/dev/null)
+$(call program_needs,examples/context_parallel,$(or $(shell mpicc --showme:link 2>/dev/null),-lmpi))
+$(OBJ)/examples/context_parallel/%.o: includes += $(patsubst -I%,-isystem %,$(mpi))
 
 examples := $(filter-out $(left_out),$(examples))
 benches  := $(filter-out $(left_out),$(benches))
 
-.PHONY: check-server check-page load-server fuzz-server
+.PHONY: check-server check-page load-server fuzz-server context-parallel check-mpi
 check-server: ; @BUILD='$(BUILD)' scripts/check_server.sh ## examples/server by real clients
 check-page: ; @BUILD='$(BUILD)' scripts/check_server.sh page ## its live page in a browser
+context-parallel: $(BUILD)/examples/context_parallel ## several processes on one sequence, by MPI
+check-mpi: $(filter %/context_parallel,$(examples)) ## runs it with 1 to 4 processes
+	@BUILD='$(BUILD)' scripts/check_mpi.sh
 load-server: ; @BUILD='$(BUILD)' scripts/check_server.sh load ## 64 streams, half of them cut off
 fuzz-server: $(BUILD)/examples/fuzz-server ; @$< ## its parser; PKV_FUZZ_SECONDS, VARIANT=asan
 

@@ -4,8 +4,8 @@
 # deps.sh [demo|check|bench|python|rust|cmake|server|debian|ci]: looks for the packages that a
 # target needs and installs the missing ones with apt-get where it may (root, or sudo without a
 # password). Where it may not, it prints the line to run and exits 1. What is optional (jemalloc,
-# matplotlib) is wanted and not needed: without it a line says so, and the target goes on. .ci/run
-# alone needs jemalloc. Names are those of Debian 12.
+# matplotlib, MPI) is wanted and not needed: without it a line says so, and the target goes on.
+# .ci/run alone needs jemalloc. Names are those of Debian 12.
 set -eu
 
 level=${1:-check}
@@ -33,7 +33,7 @@ ci)
     want='gcc g++ libc6-dev make libjemalloc-dev libcunit1-dev libxxhash-dev clang clang-format
           libclang-rt-dev libomp-dev binutils pkg-config mandoc shellcheck python3
           python3-venv python3-numpy abigail-tools xz-utils'
-    optional=
+    optional='openmpi-bin libopenmpi-dev'
     ;;
 *) echo "usage: deps.sh [demo|check|bench|python|rust|cmake|server|debian|ci]" >&2; exit 2 ;;
 esac
@@ -79,6 +79,8 @@ has() {
     debhelper) command -v dh >/dev/null ;;
     dpkg-dev) command -v dpkg-buildpackage >/dev/null ;;
     dh-python) command -v dh_python3 >/dev/null ;;
+    openmpi-bin) command -v mpirun >/dev/null ;;
+    libopenmpi-dev) command -v mpicc >/dev/null ;;
     gnuplot-nox) command -v gnuplot >/dev/null ;;
     *) command -v "$1" >/dev/null ;;
     esac
