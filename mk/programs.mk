@@ -16,6 +16,7 @@ $(call program_needs,examples/server,-lmicrohttpd -lcjson)
 mpi := $(shell mpicc --showme:compile 2>/dev/null)
 $(call program_needs,examples/context_parallel,$(or $(shell mpicc --showme:link 2>/dev/null),-lmpi))
 $(OBJ)/examples/context_parallel/%.o: includes += $(patsubst -I%,-isystem %,$(mpi))
+$(call program_needs,bench/disk_io,-luring)
 
 examples := $(filter-out $(left_out),$(examples))
 benches  := $(filter-out $(left_out),$(benches))

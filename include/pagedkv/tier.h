@@ -102,6 +102,56 @@ typedef struct pkv_tier pkv_tier;
 PKV_API PKV_NODISCARD enum pkv_status pkv_tier_create(const struct pkv_tier_ops *ops,
                                                       pkv_tier **tier);
 
+/* A tier in a directory of a local file system.
+ *
+ * All that it keeps is in the directory, under the names of the values: it survives restarts, and
+ * any number of processes use one directory at once, each by a tier of its own. None of them may
+ * assume to be alone. A value, once complete, is found by all of them. */
+struct pkv_disk_config {
+    size_t size;
+    /* The directory, which exists and is writable. It belongs to the tier: what is in it is not to
+     * be changed while a process uses it, and may be removed as a whole when none does. A relative
+     * path is resolved at create. */
+    const char *path;
+    /* What the values may take, from 4096 to 2^63 - 1, the same in all processes: the sum of their
+     * lengths, each rounded up to 4096 bytes, those that are being written among them, exceeds it
+     * at no moment, whatever is killed. When a value does not fit, those that were put or got
+     * longest ago go, in that order, until it does and a sixteenth of max_bytes is free beside it.
+     * What directories and counters take is not counted: it is little. */
+    uint64_t max_bytes;
+    /* How long a call waits for other processes, in milliseconds up to 60000; 0 = 1000. They hold
+     * the directory's lock for microseconds, and while one makes room, which takes about as long
+     * as a listing of the directory. A value that waits longer fails with PKV_IO, create too. */
+    int32_t timeout_ms;
+    /* Who may read and write the files, as chmod has it: 0600 and whatever is more of 0666, for
+     * processes of several users; 0 = 0600. Directories can be searched by who can read. The umask
+     * of the process applies. */
+    uint32_t file_mode;
+};
+
+/* Makes a tier of a directory.
+ *
+ * Each value is a file, written under another name and renamed when it is complete; what a killed
+ * process left of a write is removed at the next create, or when room is made. Files are not synced
+ * to the disk, which would cost more than a value is worth: after a loss of power a value may be
+ * missing, old, or of the right length with the wrong bytes, as the cache that reads it will see.
+ * Counters are synced. Symbolic links below path are not followed; one in the place of a value
+ * is none.
+ *
+ * A disk that is full or broken, or a directory that was removed, is PKV_IO for the values of that
+ * call; calls succeed again when the cause is gone. A value of another length than was requested
+ * is PKV_CORRUPT and stays until it is removed or replaced. The list is read from the directory. A
+ * find is no use in the order of eviction, a get is one. A disk that does not answer is waited for.
+ *
+ * Returns PKV_OK and the tier in *tier, which the caller destroys; PKV_NO_MEMORY; PKV_IO when the
+ * directory does not exist, is none, cannot be written, or is locked for longer than timeout_ms:
+ * the last error has the system's reason; PKV_INVALID_ARGUMENT. Any thread; reads the whole
+ * directory, some microseconds a file, and removes what exceeds max_bytes. The tier keeps no file
+ * open and takes no memory that grows, so it may be used in a child after fork; making room
+ * takes 16 bytes a file for a while. */
+PKV_API PKV_NODISCARD enum pkv_status pkv_tier_create_disk(const struct pkv_disk_config *config,
+                                                           pkv_tier **tier);
+
 /* Ends a tier, but not what it holds. NULL is accepted. The caches that use it have been destroyed.
  */
 PKV_API void pkv_tier_destroy(pkv_tier *tier);
