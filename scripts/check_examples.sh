@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# All examples but story (check_story.sh). decode, nhd_pages and server_loop compare their own
-# answers, the last for pools from the smallest on. speculative compares its own results and says
+# All examples but story (check_story.sh), server (check_server.sh) and context_parallel
+# (check_mpi.sh). decode, nhd_pages, router and server_loop compare their own answers, the last for
+# pools from the smallest on. speculative compares its own results and says
 # how many drafts were accepted, so most cases are a run of it and what it must say; pagemap checks
 # its counts at each frame, and its frames must fit a terminal; so must those of the demo, which
 # says whether three ways to decode agree, and whose logits numpy computes anew where it is there.
@@ -68,13 +69,18 @@ refused_numbers() {
     done
 }
 
-# --- decode and server_loop
+# --- decode, nhd_pages, router and server_loop
 
 check_small() {
     "$build/examples/decode" >"$work/out" 2>&1
     judge $? 'decode' "$(tail -n 1 "$work/out")"
     "$build/examples/nhd_pages" >"$work/out" 2>&1
     judge $? 'nhd_pages' "$(tail -n 1 "$work/out")"
+    for seed in 1 2 3 4 5; do
+        "$build/examples/router" "$seed" >"$work/out" 2>&1
+        judge $? "router, seed $seed" "$(tail -n 1 "$work/out")"
+    done
+    refused 'router, a seed that is none' 'is not a whole number' "$build/examples/router" x
     for blocks in 4 5 6 7 8 9 12 16; do
         "$build/examples/server_loop" "$blocks" >"$work/out" 2>&1
         judge $? "server_loop, $blocks blocks" \
