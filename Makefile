@@ -57,7 +57,8 @@ link      = $(CC) $(linking) $(openmp) $(CFLAGS) $(LDFLAGS)
 # The references to jemalloc are weak, so the linker must be told to keep it.
 jemalloc := $(if $(filter 1,$(JEMALLOC)),-Wl$(comma)--no-as-needed -ljemalloc)
 strict   := $(if $(linking),,-Wl$(comma)-z$(comma)defs)
-libs      = $(jemalloc) -lm -lpthread $(LDLIBS)
+include mk/hiredis.mk
+libs      = $(jemalloc) $(hiredis) -lm -lpthread $(LDLIBS)
 
 # --- flags of single files. A row for each kernels_<name>.c: machines that have it, its flags.
 machine  := $(if $(filter scalar,$(VARIANT)),none,$(shell $(CC) -dumpmachine))
@@ -70,7 +71,7 @@ $(call kernels,avx512,x86_64%,-mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -
 vnni     := -mavx512vnni -mavx512vbmi -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c
 $(call kernels,avx512vnni,x86_64%,$(vnni))
 $(call kernels,avx512bf16,x86_64%,-mavx512bf16 $(vnni))
-$(OBJ)/src/alloc/build_info.o:        local = $(openmp)
+$(OBJ)/src/alloc/build_info.o:        local = $(openmp) $(hiredis_info)
 $(OBJ)/src/attn/%.o:                  local = $(openmp) -Wno-unknown-pragmas
 $(OBJ)/src/%.o:   includes = -Iinclude -Isrc
 $(OBJ)/bench/%.o: includes = -Iinclude -Isrc -Ibench -Ibench/support
@@ -80,7 +81,7 @@ $(OBJ)/bench/%.o:                       local = $(openmp) -Wno-unknown-pragmas
 $(OBJ)/tests/%.o: includes = -Iinclude -Isrc -Itests -I.
 
 objects   = $(patsubst %.c,$(OBJ)/%.o,$(1))
-sources  := $(filter-out src/attn/kernels_%,$(wildcard src/*/*.c)) \
+sources  := $(filter-out src/attn/kernels_% $(hiredis_left_out),$(wildcard src/*/*.c)) \
             $(patsubst %,src/attn/kernels_%.c,$(isas))
 alone    := $(addprefix tests/,vectors numerics kernels stress fuzz dlopen)
 unit_src := $(filter-out $(addsuffix %,$(alone) tests/support tests/abi bench/retention/main), \
@@ -111,7 +112,7 @@ tests: lib $(programs) ## everything that make check runs
 benches: $(benches) ## builds the benchmarks
 
 # --- rules. The stamp makes a change of compiler or flags rebuild.
-stamp := $(compile) $(openmp) $(jemalloc)
+stamp := $(compile) $(openmp) $(jemalloc) $(hiredis)
 $(OBJ)/flags: FORCE
 	@mkdir -p $(@D) $(addprefix $(BUILD)/,tests examples bench)
 	@echo '$(stamp)' | cmp -s - $@ || echo '$(stamp)' > $@
@@ -185,6 +186,7 @@ clean: ; @rm -rf build compile_commands.json ## removes every variant
 help: ## this list
 	@sed -n 's/^\([a-z][a-z_. -]*\):.*## /\1:/p' $(makefiles) | \
 	    awk -F: '{printf "%-22s %s\n", $$1, $$2}'
-	@echo 'VARIANT=release|debug|scalar|coverage|asan|ubsan|tsan OPENMP=0 JEMALLOC=0 WERROR=1 V=1'
+	@echo 'VARIANT=release|debug|scalar|coverage|asan|ubsan|tsan OPENMP=0 JEMALLOC=0 HIREDIS=0'
+	@echo 'WERROR=1 V=1'
 FORCE:
 -include $(shell find $(OBJ) -name '*.d' 2>/dev/null)

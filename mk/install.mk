@@ -15,6 +15,7 @@ compatible := $(subst .,\\\\.,$(soname:libpagedkv.so.%=%))
 $(cmakes): $(BUILD)/%: cmake/%.in $(OBJ)/flags FORCE
 	@sed -e 's|@version@|$(version)|' -e 's|@compatible@|$(compatible)|' \
 	    -e 's|@shared@|$(notdir $(shared))|' -e 's|@soname@|$(soname)|' -e 's|@openmp@|$(openmp)|' \
+	    -e 's|@hiredis@|$(hiredis:-l%=;%)|' \
 	    -e 's|@lib_to_include@|$(to_include)|' $< > $@
 install: lib $(cmakes) ## to DESTDIR and prefix
 	$(INSTALL) -d $(dest_lib) $(DESTDIR)$(includedir)/pagedkv $(DESTDIR)$(pkgconfigdir)

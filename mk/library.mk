@@ -16,10 +16,11 @@ $(static): $(call objects,$(sources))
 $(shared): $(call objects,$(sources)) src/pagedkv.map
 	$(say) LINK $@
 	$(link) -shared -Wl,-soname,$(soname) -Wl,--version-script=src/pagedkv.map \
-	    $(strict) -o $@ $(filter %.o,$^) -lm -lpthread $(LDLIBS)
+	    $(strict) -o $@ $(filter %.o,$^) $(hiredis) -lm -lpthread $(LDLIBS)
 	@ln -sf $(@F) $(BUILD)/$(soname) && ln -sf $(@F) $(BUILD)/libpagedkv.so
 $(BUILD)/pagedkv.pc: pagedkv.pc.in $(OBJ)/flags FORCE
 	@sed -e 's|@prefix@|$(prefix)|' -e 's|@version@|$(version)|' -e 's|@openmp@|$(openmp)|' \
+	    -e 's|@hiredis@|$(hiredis)|' \
 	    -e 's|@exec_prefix@|$(patsubst $(prefix)%,$${prefix}%,$(exec_prefix))|' \
 	    -e 's|@libdir@|$(patsubst $(exec_prefix)%,$${exec_prefix}%,$(libdir))|' \
 	    -e 's|@includedir@|$(patsubst $(prefix)%,$${prefix}%,$(includedir))|' $< > $@

@@ -7,7 +7,7 @@
 #
 # Beside the table: kernels (kernels_*, vec_*) -> kernels*.h, vec_*.h, cpu.h, intrinsics, a few C
 # headers; one file a package: jemalloc in alloc/mem.c, xxHash in base/hash.c, OpenMP in
-# attn/openmp.c; no .c is included.
+# attn/openmp.c, hiredis in tiers/redis_connection.c; no .c is included.
 set -eu
 
 # A module and what it may include: modules, or a single header. Its own files are understood, and
@@ -159,6 +159,8 @@ for file in src/*/*.[ch]; do
         esac
         case $header in
         jemalloc*) [ "$file" = src/alloc/mem.c ] || say "$file: only alloc/mem.c uses jemalloc" ;;
+        hiredis*) [ "$file" = src/tiers/redis_connection.c ] ||
+            say "$file: only tiers/redis_connection.c uses hiredis" ;;
         xxh*) [ "$file" = src/base/hash.c ] ||
             say "$file: only base/hash.c uses xxHash" ;;
         omp.h)

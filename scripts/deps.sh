@@ -4,15 +4,17 @@
 # deps.sh [demo|check|bench|python|rust|cmake|server|debian|ci]: looks for the packages that a
 # target needs and installs the missing ones with apt-get where it may (root, or sudo without a
 # password). Where it may not, it prints the line to run and exits 1. What is optional (jemalloc,
-# matplotlib, MPI) is wanted and not needed: without it a line says so, and the target goes on.
-# .ci/run alone needs jemalloc. Names are those of Debian 12.
+# hiredis, a Redis server, matplotlib, MPI) is wanted and not needed: without it a line says so, and
+# the target goes on. .ci/run alone needs jemalloc and hiredis. Names are those of Debian 12.
 set -eu
 
 level=${1:-check}
-optional=libjemalloc-dev
+optional='libjemalloc-dev libhiredis-dev'
 case $level in
 demo) want='gcc libc6-dev make libxxhash-dev' ;;
-check) want='gcc libc6-dev make libcunit1-dev libxxhash-dev' ;;
+check)
+    want='gcc libc6-dev make libcunit1-dev libxxhash-dev'
+    optional='libjemalloc-dev libhiredis-dev redis-server' ;;
 python)
     want='gcc libc6-dev make libxxhash-dev python3 python3-venv python3-numpy'
     optional=python3-matplotlib ;;
@@ -26,12 +28,14 @@ server)
     want='gcc libc6-dev make libxxhash-dev libmicrohttpd-dev libcjson-dev curl python3'
     optional='libjemalloc-dev python3-numpy' ;;
 debian)
-    want='gcc libc6-dev make libxxhash-dev pkg-config debhelper dpkg-dev dh-python lintian'
+    want='gcc libc6-dev make libxxhash-dev pkg-config debhelper dpkg-dev dh-python lintian
+          libhiredis-dev redis-server'
     optional= ;;
 bench) want='gcc libc6-dev make libxxhash-dev gnuplot-nox' ;;
 ci)
     want='gcc g++ libc6-dev make libjemalloc-dev libcunit1-dev libxxhash-dev clang clang-format
-          libclang-rt-dev libomp-dev binutils pkg-config mandoc shellcheck python3
+          libhiredis-dev redis-server libclang-rt-dev libomp-dev binutils pkg-config mandoc
+          shellcheck python3
           python3-venv python3-numpy abigail-tools xz-utils'
     optional='openmpi-bin libopenmpi-dev'
     ;;
@@ -68,6 +72,8 @@ has() {
     libxxhash-dev) has_header xxhash.h ;;
     libmicrohttpd-dev) has_header microhttpd.h ;;
     libcjson-dev) has_header cjson/cJSON.h ;;
+    libhiredis-dev) has_header hiredis/hiredis.h && has_library hiredis ;;
+    redis-server) command -v redis-server >/dev/null || command -v valkey-server >/dev/null ;;
     libomp-dev) echo '#include <omp.h>' | clang -fopenmp -E - >/dev/null 2>&1 ;;
     libclang-rt-dev) echo 'int main(void) { return 0; }' |
         clang -fsanitize=thread -x c - -o /dev/null >/dev/null 2>&1 ;;

@@ -128,10 +128,10 @@ PKV_API const char *pkv_last_error(void);
 PKV_API const char *pkv_version(void);
 
 /* Describes how the library was built and what it found in this process: version, compiler,
- * instruction sets of the build, "openmp" or "no openmp", and whether metadata comes from jemalloc
- * or from libc. For logs and bug reports:
+ * instruction sets of the build, "openmp" or "no openmp", "hiredis" with its version or "no
+ * hiredis", and whether metadata comes from jemalloc or from libc. For logs and bug reports:
  *
- *     pagedkv 0.1.0, gcc 12.2.0, scalar avx2 avx512 avx512vnni avx512bf16, openmp, metadata: libc
+ *     pagedkv 0.1.0, gcc 12.2.0, scalar avx2, openmp, hiredis 0.14.1, metadata: libc
  *
  * Returns one line in static storage. Any thread; O(1). */
 PKV_API const char *pkv_build_info(void);

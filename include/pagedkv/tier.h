@@ -156,6 +156,87 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_tier_create_disk(const struct pkv_disk
  */
 PKV_API void pkv_tier_destroy(pkv_tier *tier);
 
+/* What a tier in a Redis or Valkey server needs to know. Set `size`, leave the rest 0 and set what
+ * differs. */
+struct pkv_redis_config {
+    size_t size;
+    /* A name or an address; NULL = "127.0.0.1". At most 255 bytes. The resolver of names has
+     * time-outs of its own (resolv.conf), which add to those below: give an address where that
+     * matters. */
+    const char *host;
+    /* The path of a Unix socket in the place of host and port; at most 107 bytes. */
+    const char *unix_socket;
+    /* AUTH, if there is a password; user NULL = the default user. At most 255 and 4095 bytes. Both
+     * cross the network as they are, and so does every value: see Security at the call. */
+    const char *user;
+    const char *password;
+    /* Before every key: what keeps several uses of one server apart. NULL = "pagedkv:"; at most 127
+     * bytes. A value lies under <prefix><name>, a counter under <prefix>+<name>. */
+    const char *key_prefix;
+    /* 0 = 6379. */
+    int32_t port;
+    /* SELECT; 0 in a cluster. */
+    int32_t database;
+    /* When a value is removed after it was written, whether it was read or not; 0 = never. Counters
+     * stay. */
+    int32_t ttl_seconds;
+    /* How long a new connection may take, and how long a server may be silent; 0 = 200 and 1000.
+     * All of them at most 600000. */
+    int32_t connect_timeout_ms;
+    int32_t command_timeout_ms;
+    /* How long a server that failed is left alone: at first, and, doubled with each further
+     * failure, at most; 0 = 100 and 5000. */
+    int32_t min_backoff_ms;
+    int32_t max_backoff_ms;
+    /* Is the server one of a cluster? Its others are then found through it. */
+    bool is_cluster;
+    /* For TLS, with three files in PEM. PKV_UNSUPPORTED in this version. */
+    bool use_tls;
+    /* Of a cluster: "host:port" of further nodes, separated by commas, of which any one has to be
+     * there at the first use. */
+    const char *more_nodes;
+    const char *ca_file;
+    const char *cert_file;
+    const char *key_file;
+};
+
+/* Makes a tier of a Redis server (from version 4 on), a Valkey server, or a cluster of either, for
+ * machines that share what they have computed. Nothing is sent: the first use connects, so a server
+ * that is not there yet is no error.
+ *
+ * config is copied, its texts too.
+ *
+ * What the calls of the tier do. Values of one call go to each server in one pipeline, of which at
+ * most 16 MiB and a value are on the way: SET, GET, EXISTS and UNLINK a value, INCRBY or GET a
+ * counter. All servers of a cluster are talked to at once; moved slots are followed (MOVED, ASK).
+ * Each call takes a connection of its own, so threads do not wait for each other; 8 idle ones are
+ * kept for each server. Connections are not shared with a child after fork(): make its tiers there.
+ *
+ * What a bad server costs. A server that is silent costs a call the command time-out, and all of a
+ * call takes no longer than both time-outs and the time for its values at 16 MiB/s. The connection
+ * is then closed, and until the back-off is over every call answers PKV_IO at once for what is on
+ * that server; then a single call tries it again. A wrong password, a server that is still loading,
+ * an answer that is none and a lost connection are treated alike. A server that refuses to write
+ * (out of memory, read-only) refuses that and goes on to read. Values that the server has evicted
+ * are not found.
+ *
+ * Sizes. A value of more than 512 MiB is PKV_NO_BLOCKS; the server's proto-max-bulk-len must not be
+ * below the largest value. Set maxmemory, with ttl_seconds and the policy volatile-lru or
+ * volatile-ttl: counters have no time to live, so they are not evicted. Under an allkeys policy a
+ * counter may be, and values that it made void are valid again.
+ *
+ * Security. There is no TLS (hiredis 0.14 has none): user, password and values, which are computed
+ * from prompts and show what was in them, can be read and changed on the way. Use a private
+ * network, a Unix socket or a tunnel, and AUTH with a user who may use the keys of the prefix
+ * alone. What a server answers is never trusted: lengths bound what is held of it, and caches check
+ * the values themselves.
+ *
+ * Returns PKV_OK and the tier in *tier, which the caller destroys; PKV_INVALID_ARGUMENT;
+ * PKV_NO_MEMORY; PKV_UNSUPPORTED for use_tls, and for everything in a library that was built
+ * without hiredis, which pkv_build_info tells. Any thread; O(1). */
+PKV_API PKV_NODISCARD enum pkv_status pkv_tier_create_redis(const struct pkv_redis_config *config,
+                                                            pkv_tier **tier);
+
 #ifdef __cplusplus
 }
 #endif

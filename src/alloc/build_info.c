@@ -15,8 +15,10 @@
 const char *pkv_build_info(void)
 {
     static const char *const lines[2][2] = {
-        {INFO("no openmp, metadata: libc"), INFO("no openmp, metadata: jemalloc")},
-        {INFO("openmp, metadata: libc"), INFO("openmp, metadata: jemalloc")},
+        {INFO("no openmp, " PKV_HIREDIS ", metadata: libc"),
+         INFO("no openmp, " PKV_HIREDIS ", metadata: jemalloc")},
+        {INFO("openmp, " PKV_HIREDIS ", metadata: libc"),
+         INFO("openmp, " PKV_HIREDIS ", metadata: jemalloc")},
     };
     return lines[PKV_HAVE_OPENMP][mem_has_jemalloc()];
 }

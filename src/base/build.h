@@ -13,6 +13,10 @@
 #else
 #define PKV_HAVE_OPENMP 0
 #endif
+/* "hiredis 0.14.1" in a build with the Redis tier; build_info.c alone sees it. */
+#if !defined(PKV_HIREDIS)
+#define PKV_HIREDIS "no hiredis"
+#endif
 /* PKV_ON_<machine>(text) is text in a build with kernels for that machine, and nothing in others;
  * PKV_ON_ANY(text) is text everywhere. For the library's one list of instruction sets. */
 #define PKV_ON_ANY(...) __VA_ARGS__
