@@ -12,7 +12,8 @@
  *     cache     a managed cache, its sequences, admission
  *     step      the forward passes over it
  *     prefix    namespaces, pins, quotas, flush
- *     metrics   events, counters, walks */
+ *     metrics   events, counters, walks
+ *     save      sequences to files and streams, and back */
 #ifndef PAGEDKV_H
 #define PAGEDKV_H
 
@@ -24,6 +25,7 @@
 #include "pagedkv/metrics.h"
 #include "pagedkv/pages.h"
 #include "pagedkv/prefix.h"
+#include "pagedkv/save.h"
 #include "pagedkv/slots.h"
 #include "pagedkv/step.h"
 #include "pagedkv/tier.h"
