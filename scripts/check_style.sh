@@ -65,7 +65,8 @@ report 'absolute path' "$(grep -nE '"/[a-z]+/' $sources | grep -vE '"/(dev|proc)
 report 'absolute path' "$(grep -nE '[ "=](/home|/work|/root|/tmp)/' $scripts |
     grep -v 'check_style' || true)"
 # shellcheck disable=SC2086
-report 'TODO without a number' "$(grep -nE 'TODO|FIXME|XXX' $sources | grep -vE '#[0-9]+' || true)"
+report 'TODO without a number' \
+    "$(grep -nE 'TODO|FIXME|\bXXX\b' $sources | grep -vE '#[0-9]+' || true)"
 
 # One spelling: error.h has a name for the most frequent refusal.
 report 'refuse(PKV_INVALID_ARGUMENT, ..) instead of INVALID(..)' \

@@ -12,6 +12,9 @@
  * synchronised with the threads that allocated. */
 #include "alloc/mem.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -183,6 +186,61 @@ void mem_unmap(const struct pkv_hooks *hooks, void *memory, size_t bytes, enum p
     if (hooks->unmap_pages != NULL) {
         hooks->unmap_pages(hooks->context, memory, bytes, kind);
     } else {
+        munmap(memory, bytes);
+    }
+}
+
+/* The system's reason for `what` that failed with `error`. */
+static enum pkv_status refuse_file(const char *folder, const char *what, int error)
+{
+    char reason[128] = "";
+    if (strerror_r(error, reason, sizeof reason) != 0) {
+        snprintf(reason, sizeof reason, "error %d", error);
+    }
+    return refuse(PKV_IO, "%s in %s: %s", what, folder, reason);
+}
+
+/* A file without a name: the error of the system, or 0. */
+static int open_unnamed(const char *folder, int *file)
+{
+    char name[PATH_MAX];
+    const int length = snprintf(name, sizeof name, "%s/pagedkv-XXXXXX", folder);
+    if (length < 0 || (size_t)length >= sizeof name) {
+        return ENAMETOOLONG;
+    }
+    *file = mkstemp(name);
+    if (*file < 0) {
+        return errno;
+    }
+    unlink(name);
+    fcntl(*file, F_SETFD, FD_CLOEXEC);
+    return 0;
+}
+
+enum pkv_status mem_map_file(const char *folder, size_t bytes, void **memory)
+{
+    int file = -1;
+    int error = bytes > (size_t)LONG_MAX ? EFBIG : open_unnamed(folder, &file);
+    if (error != 0) {
+        return refuse_file(folder, "a file", error);
+    }
+    error = posix_fallocate(file, 0, (off_t)bytes);
+    void *mapped = MAP_FAILED;
+    if (error == 0) {
+        mapped = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+        error = mapped == MAP_FAILED ? errno : 0;
+    }
+    close(file);
+    if (error != 0) {
+        return refuse_file(folder, "a file of its size", error);
+    }
+    *memory = mapped;
+    return PKV_OK;
+}
+
+void mem_unmap_file(void *memory, size_t bytes)
+{
+    if (memory != NULL) {
         munmap(memory, bytes);
     }
 }

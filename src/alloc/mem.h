@@ -44,4 +44,10 @@ void *mem_map(const struct pkv_hooks *hooks, size_t bytes, enum pkv_map_kind kin
 void *mem_map_table(const struct pkv_hooks *hooks, size_t bytes);
 void mem_unmap(const struct pkv_hooks *hooks, void *memory, size_t bytes, enum pkv_map_kind kind);
 
+/* Memory behind which lies a file of its own in `folder`, which has no name and is gone with the
+ * mapping. The disk's space is taken now, so no later access finds none. PKV_IO, with the system's
+ * reason in the last error. No hook is asked. */
+enum pkv_status mem_map_file(const char *folder, size_t bytes, void **memory);
+void mem_unmap_file(void *memory, size_t bytes);
+
 #endif

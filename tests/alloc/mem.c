@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -269,6 +270,26 @@ static void build_info_names_version_threads_and_allocator(void)
     CU_ASSERT_PTR_EQUAL(info, pkv_build_info());
 }
 
+static void a_file_is_written_to_its_last_byte_and_a_folder_that_is_none_refuses(void)
+{
+    const char *folder = getenv("TMPDIR") != NULL ? getenv("TMPDIR") : P_tmpdir;
+    void *memory = NULL;
+    ASSERT_STATUS(PKV_OK, mem_map_file(folder, 5001, &memory));
+    CU_ASSERT_FATAL(memory != NULL);
+    memset(memory, 7, 5001);
+    CU_ASSERT(((unsigned char *)memory)[5000] == 7);
+    mem_unmap_file(memory, 5001);
+    mem_unmap_file(NULL, 5001);
+    memory = NULL;
+    ASSERT_REFUSED(PKV_IO, "no/folder: No such file", mem_map_file("no/folder", 1, &memory));
+    ASSERT_REFUSED(PKV_IO, "too large", mem_map_file(folder, SIZE_MAX, &memory));
+    char longest[8192];
+    memset(longest, 'x', sizeof longest);
+    longest[sizeof longest - 1] = '\0';
+    ASSERT_STATUS(PKV_IO, mem_map_file(longest, 1, &memory));
+    CU_ASSERT_PTR_NULL(memory);
+}
+
 static const struct test_case cases[] = {
     TEST(half_a_pair_of_hooks_refuses_and_writes_nothing),
     TEST(metadata_is_counted_until_it_is_freed),
@@ -281,6 +302,7 @@ static const struct test_case cases[] = {
     TEST(pages_leave_nothing_mapped_beside_them),
     TEST(pages_that_cannot_be_had_are_null),
     TEST(the_page_hook_is_told_bytes_alignment_any_node_and_what_for),
+    TEST(a_file_is_written_to_its_last_byte_and_a_folder_that_is_none_refuses),
     TEST(counts_stay_exact_when_threads_allocate_at_once),
     TEST(build_info_names_version_threads_and_allocator),
     TEST_END,
