@@ -145,6 +145,11 @@ size_t page_store_block_bytes(const pkv_pages *pages)
     return pages->layout.sizes.block_bytes;
 }
 
+size_t page_store_token_bytes(const pkv_pages *pages)
+{
+    return pages->layout.sizes.token_bytes;
+}
+
 static struct pkv_piece piece_of(unsigned char *base, const struct page_part *part, int32_t block)
 {
     return (struct pkv_piece){base + page_cell_offset(part, block, 0, 0),
@@ -159,6 +164,60 @@ void page_store_pieces(const pkv_pages *pages, int32_t block, struct pkv_piece *
             *pieces++ = piece_of(v_base(pages, layer), &pages->layout.v, block);
         }
     }
+}
+
+/* Moves a run of bytes between a block and a stream. */
+static void stream_run(struct page_stream *stream, unsigned char *run, size_t bytes, bool is_read)
+{
+    while (bytes > 0) {
+        if (stream->num_left == 0) {
+            stream->at = stream->next(stream->context);
+            stream->num_left = stream->piece_bytes;
+        }
+        const size_t count = bytes < stream->num_left ? bytes : stream->num_left;
+        memcpy(is_read ? stream->at : run, is_read ? run : stream->at, count);
+        stream->at += count;
+        stream->num_left -= count;
+        run += count;
+        bytes -= count;
+    }
+}
+
+/* All heads of a whole block are one run. */
+static void stream_part(unsigned char *base, const struct page_part *part,
+                        const struct pkv_page_geometry *geometry, int32_t block, int32_t num_cells,
+                        struct page_stream *stream, bool is_read)
+{
+    const bool is_whole = num_cells == geometry->block_size;
+    const int32_t num_runs = is_whole ? 1 : geometry->kv_heads;
+    const size_t elements = is_whole ? part->block_stride : (size_t)num_cells * part->cell_stride;
+    for (int32_t head = 0; head < num_runs; head++) {
+        stream_run(stream, base + page_cell_offset(part, block, head, 0),
+                   elements * part->element_bytes, is_read);
+    }
+}
+
+static void stream_block(const pkv_pages *pages, int32_t block, int32_t num_cells,
+                         struct page_stream *stream, bool is_read)
+{
+    const struct page_layout *layout = &pages->layout;
+    for (int32_t layer = 0; layer < layout->geometry.num_layers; layer++) {
+        stream_part(k_base(pages, layer), &layout->k, &layout->geometry, block, num_cells, stream,
+                    is_read);
+        stream_part(v_base(pages, layer), &layout->v, &layout->geometry, block, num_cells, stream,
+                    is_read);
+    }
+}
+
+void page_store_read(const pkv_pages *pages, int32_t block, int32_t num_cells,
+                     struct page_stream *to)
+{
+    stream_block(pages, block, num_cells, to, true);
+}
+
+void page_store_write(pkv_pages *pages, int32_t block, int32_t num_cells, struct page_stream *from)
+{
+    stream_block(pages, block, num_cells, from, false);
 }
 
 static enum pkv_status check_copy(const pkv_pages *pages, const struct pkv_page_copy *copies,

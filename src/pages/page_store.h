@@ -22,7 +22,28 @@ void page_store_fill(pkv_pages *pages, int32_t block, unsigned char byte);
 int32_t page_store_num_pieces(const pkv_pages *pages);
 void page_store_pieces(const pkv_pages *pages, int32_t block, struct pkv_piece *pieces);
 
+/* Bytes that lie in places of piece_bytes each, in the order in which `next` names them; it is
+ * called no more often than the bytes need. Zeroed but for the first three: before the first. */
+struct page_stream {
+    unsigned char *(*next)(void *context);
+    void *context;
+    size_t piece_bytes;
+    unsigned char *at;
+    size_t num_left; /* of the place at hand */
+};
+
+/* Copies the first num_cells cells of a block to a stream, or from one: [layer][K | V][kv_head]
+ * [cell][channel] without gaps, so num_cells * token_bytes bytes, in whatever places they lie. No
+ * other cell is read or written. block and num_cells are in range; nobody writes these cells
+ * meanwhile. O(bytes). */
+void page_store_read(const pkv_pages *pages, int32_t block, int32_t num_cells,
+                     struct page_stream *to);
+void page_store_write(pkv_pages *pages, int32_t block, int32_t num_cells, struct page_stream *from);
+
 /* Bytes of a block in all layers. */
 size_t page_store_block_bytes(const pkv_pages *pages);
+
+/* Bytes of a cell in all layers. */
+size_t page_store_token_bytes(const pkv_pages *pages);
 
 #endif

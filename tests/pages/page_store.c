@@ -549,6 +549,82 @@ static void every_block_size_and_type_reads_what_was_stored(void)
     }
 }
 
+/* Places of a stream: each is as far from the next as two are long. */
+struct places {
+    unsigned char bytes[4096];
+    size_t piece_bytes;
+    size_t num_used;
+};
+
+static unsigned char *next_place(void *context)
+{
+    struct places *places = context;
+    return places->bytes + 2 * places->piece_bytes * places->num_used++;
+}
+
+static struct page_stream stream_of(struct places *places, size_t piece_bytes)
+{
+    *places = (struct places){.piece_bytes = piece_bytes};
+    memset(places->bytes, 0x5a, sizeof places->bytes);
+    return (struct page_stream){.next = next_place, .context = places, .piece_bytes = piece_bytes};
+}
+
+/* Block 1 goes to places of so many bytes, and from there to block 3: first cells alone. */
+static void check_stream(const struct pkv_page_geometry *geometry, int32_t num_cells,
+                         size_t piece_bytes)
+{
+    struct places places;
+    const int32_t table[2] = {1, 3};
+    unsigned char cells[POSITIONS * HEADS * K_WIDTH * sizeof(float)];
+    unsigned char again[sizeof cells];
+    pkv_pages *pages = store_of(geometry);
+    struct page_stream out = stream_of(&places, piece_bytes);
+    for (size_t i = 0; i < sizeof cells; i++) {
+        cells[i] = (unsigned char)(i * 7 + 1);
+    }
+    memset(payload_of(pages), 0xee, payload_bytes(geometry));
+    for (int32_t layer = 0; layer < LAYERS; layer++) {
+        ASSERT_STATUS(PKV_OK, pkv_pages_scatter(pages, layer, table, 2, 0, num_cells, cells,
+                                                geometry->v_in_k ? NULL : cells + 9));
+    }
+    page_store_read(pages, 1, num_cells, &out);
+    const size_t bytes = (size_t)num_cells * page_store_token_bytes(pages);
+    CU_ASSERT_EQUAL(places.num_used, (bytes + piece_bytes - 1) / piece_bytes);
+    for (size_t i = 0; i + piece_bytes < sizeof places.bytes; i += 2 * piece_bytes) {
+        CU_ASSERT(places.bytes[i + piece_bytes] == 0x5a); /* beside a place */
+    }
+    places.num_used = 0;
+    struct page_stream in = {.next = next_place, .context = &places, .piece_bytes = piece_bytes};
+    page_store_write(pages, 3, num_cells, &in);
+    for (int32_t layer = 0; layer < LAYERS; layer++) {
+        const size_t k_bytes = (size_t)num_cells * HEADS * (size_t)geometry->k_width *
+                               pkv_dtype_bytes(geometry->k_dtype);
+        ASSERT_STATUS(PKV_OK,
+                      pkv_pages_gather(pages, layer, table + 1, 1, 0, num_cells, again, NULL));
+        CU_ASSERT(memcmp(cells, again, k_bytes) == 0);
+    }
+    ASSERT_STATUS(PKV_OK, pkv_pages_gather(pages, 1, table + 1, 1, 0, CELLS, again, NULL));
+    const size_t all = (size_t)(CELLS * HEADS * geometry->k_width);
+    const size_t last = all * pkv_dtype_bytes(geometry->k_dtype) - 1;
+    CU_ASSERT(num_cells == CELLS || again[last] == 0xee);
+    pkv_pages_destroy(pages);
+}
+
+static void a_stream_carries_the_first_cells_of_a_block_and_no_other(void)
+{
+    static const enum pkv_dtype dtypes[] = {PKV_F32, PKV_F16, PKV_BF16, PKV_INT8, PKV_E4M3};
+    for (size_t i = 0; i < 2 * sizeof dtypes / sizeof dtypes[0]; i++) {
+        struct pkv_page_geometry geometry = small_geometry();
+        geometry.k_dtype = dtypes[i / 2];
+        geometry.v_in_k = i % 2 != 0;
+        for (int32_t num_cells = 1; num_cells <= CELLS; num_cells++) {
+            check_stream(&geometry, num_cells, 1);
+            check_stream(&geometry, num_cells, 33);
+            check_stream(&geometry, num_cells, 2000);
+        }
+    }
+}
+
 static const struct test_case cases[] = {
     TEST(create_refuses_what_is_no_store),
     TEST(create_fails_cleanly_at_every_allocation),
@@ -564,6 +640,7 @@ static const struct test_case cases[] = {
     TEST(moves_refuse_null_and_accept_nothing),
     TEST(fill_writes_one_block_and_no_other),
     TEST(fill_of_a_latent_store_stays_inside_it),
+    TEST(a_stream_carries_the_first_cells_of_a_block_and_no_other),
     TEST(copies_move_the_first_cells_of_every_layer_and_head),
     TEST(copies_whose_order_would_matter_refuse),
     TEST(a_copy_outside_the_store_refuses_the_list),
