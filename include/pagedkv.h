@@ -10,10 +10,10 @@
  *     contract  the same by the parameter list of tensor runtimes
  *     tier      places outside memory that keep blocks
  *     cache     a managed cache, its sequences, admission
+ *     swap      sequences that make room for others and come back
  *     step      the forward passes over it
  *     prefix    namespaces, pins, quotas, flush
- *     metrics   events, counters, walks
- *     save      sequences to files and streams, and back */
+ *     metrics   events, counters, walks */
 #ifndef PAGEDKV_H
 #define PAGEDKV_H
 
@@ -25,9 +25,9 @@
 #include "pagedkv/metrics.h"
 #include "pagedkv/pages.h"
 #include "pagedkv/prefix.h"
-#include "pagedkv/save.h"
 #include "pagedkv/slots.h"
 #include "pagedkv/step.h"
+#include "pagedkv/swap.h"
 #include "pagedkv/tier.h"
 
 #endif

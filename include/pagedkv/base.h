@@ -95,14 +95,13 @@ enum pkv_status {
     /* A handle that was destroyed, or whose place has a new owner, or that belongs to another
      * object. It never reaches the data of a newer owner. */
     PKV_STALE_HANDLE = -6,
-    /* An open step, a copy of the sequence's keys and values that is under way (save.h), or a
-     * closed cache prevents the call. */
+    /* An open step or a closed cache prevents the call. */
     PKV_BUSY = -7,
     /* A dtype, option or instruction set that this build, or this CPU, does not have. */
     PKV_UNSUPPORTED = -8,
-    /* Saved data fails its checks: damaged, cut short, or never written by this library. */
+    /* Saved data fails its checks. No call answers it yet. */
     PKV_CORRUPT = -9,
-    /* Input or output failed: a callback of the caller's has stopped it, or the system has. */
+    /* A callback of the caller stopped the output, or the system refused a file. */
     PKV_IO = -10,
     /* Nothing of that name. */
     PKV_NOT_FOUND = -11
@@ -208,7 +207,10 @@ enum pkv_map_kind {
     /* Keys and values: written by appends, read by attention; most of a cache's memory. */
     PKV_MAP_PAYLOAD = 0,
     /* Block tables, tokens of sequences and of the prefix index: read and written by every step. */
-    PKV_MAP_TABLES = 1
+    PKV_MAP_TABLES = 1,
+    /* Keys and values of sequences that are swapped out (swap.h): read and written by swapping
+     * alone, so slower memory will do. */
+    PKV_MAP_SWAP = 2
 };
 
 /* One of the tasks of the parallel_for hook. */

@@ -40,7 +40,8 @@
  * last call. One mutex guards the metadata. A call holds it for the time that its stated cost
  * takes, and never while attending. While a sequence is part of the open step (step.h),
  * pkv_seq_fork, pkv_seq_truncate and pkv_seq_admit answer PKV_BUSY for it; pkv_seq_destroy succeeds
- * at once: the handle is stale, and the step computes and drops the row. */
+ * at once: the handle is stale, and the step computes and drops the row. Calls that copy keys and
+ * values of a sequence without the mutex (swap.h) hold it in the same way. */
 #ifndef PAGEDKV_CACHE_H
 #define PAGEDKV_CACHE_H
 
@@ -202,6 +203,19 @@ struct pkv_cache_config {
      * (docs/sizing.md). It never makes an admission or a step wait: blank blocks are there to be
      * taken. */
     int32_t min_blank_percent;
+
+    /* Memory that sequences can be swapped out to (swap.h), in bytes; 0 = none. It is cut into
+     * units of one size, num_units = swap_bytes / unit bytes, and what a sequence has there may lie
+     * in any of them, so that all groups share the memory and it does not get fragmented. A unit is
+     * the greatest common divisor of the bytes of one block (pkv_page_sizes) of each paged group,
+     * or, when that is less than a 16th of the smallest of these, the smallest. What is less than a
+     * unit at the end is not used. */
+    size_t swap_bytes;
+    /* A folder: the swap memory is a mapping of a file there, which has no name, takes all of its
+     * bytes of the disk now, and is gone with the cache, or with the process. NULL = from
+     * hooks.map_pages with PKV_MAP_SWAP, by default anonymous memory. Not read when swap_bytes is
+     * 0. */
+    const char *swap_path;
 };
 
 /* Exact sizes of a cache in bytes. */
@@ -216,13 +230,16 @@ struct pkv_cache_sizes {
     size_t metadata_bytes;
     /* One token in all layers that have pages. */
     size_t token_bytes;
+    /* Swap memory: the whole units of config.swap_bytes. */
+    size_t swap_bytes;
 };
 
 /* Checks a configuration and computes the exact sizes of its cache, without making it.
  *
  * Returns PKV_OK and fills *sizes; PKV_INVALID_ARGUMENT, and the last error names the field;
  * PKV_UNSUPPORTED for a state group, and for a prefix cache over continuous groups, different block
- * sizes or more than 64 groups; PKV_NEVER_FITS when config->bytes leaves a group without a block.
+ * sizes or more than 64 groups, and for swap_bytes without a paged group; PKV_NEVER_FITS when
+ * config->bytes leaves a group without a block, or swap_bytes is less than a unit.
  * Any thread; O(groups * layers). */
 PKV_API PKV_NODISCARD enum pkv_status pkv_cache_size(const struct pkv_cache_config *config,
                                                      struct pkv_cache_sizes *sizes);
@@ -246,7 +263,8 @@ pkv_cache_blocks_for_bytes(const struct pkv_cache_config *config, size_t bytes,
  * is used only as tokens are written.
  *
  * Returns PKV_OK and the cache in *cache, which the caller destroys; the statuses of
- * pkv_cache_size; PKV_UNSUPPORTED for an isa that this CPU lacks; PKV_NO_MEMORY. Any thread;
+ * pkv_cache_size; PKV_UNSUPPORTED for an isa that this CPU lacks; PKV_NO_MEMORY; PKV_IO when there
+ * is no such file for swap_path, or no room for it on the disk. Any thread;
  * O(metadata bytes). */
 PKV_API PKV_NODISCARD enum pkv_status pkv_cache_create(const struct pkv_cache_config *config,
                                                        pkv_cache **cache);
@@ -270,8 +288,8 @@ PKV_API enum pkv_status pkv_cache_destroy(pkv_cache *cache, bool force);
  * config->size is set by the caller.
  *
  * Returns PKV_OK and fills *config, whose groups, layers and label point into the cache and are
- * valid until it is destroyed; hooks and fingerprint are left empty. PKV_INVALID_ARGUMENT. Any
- * thread; O(1). */
+ * valid until it is destroyed; hooks, fingerprint and swap_path are left empty.
+ * PKV_INVALID_ARGUMENT. Any thread; O(1). */
 PKV_API PKV_NODISCARD enum pkv_status pkv_cache_describe(const pkv_cache *cache,
                                                          struct pkv_cache_config *config);
 
@@ -400,6 +418,9 @@ struct pkv_seq_info {
     int32_t min_length;
     /* It is part of the open step. */
     bool in_step;
+    /* It is swapped out (swap.h): it has no blocks in paged groups, and of min_length only 0 holds.
+     */
+    bool is_swapped;
 };
 
 /* Describes a sequence.
@@ -488,7 +509,8 @@ struct pkv_shortage {
     size_t size;
     /* Index in the batch; -1 = no row. After a successful pkv_step_begin: how many rows joined. */
     int32_t row;
-    /* The group that is short; -1 = none: a quota or the sequence's length refuses. */
+    /* The group that is short; -1 = none: a quota, the sequence's length or the swap memory
+     * (swap.h) refuses. */
     int32_t group;
     /* Blocks needed: for PKV_NO_BLOCKS those to take or to promise now, beside what was promised
      * before; for PKV_NEVER_FITS all that the sequence would hold. Tokens when max_tokens is set.

@@ -98,6 +98,16 @@ struct pkv_stats {
      * where no table has any. */
     int64_t table_blocks;
     int64_t table_runs;
+    /* From create on: sequences that were swapped out, and that came back (swap.h), and the keys
+     * and values that were copied for it, in bytes. */
+    uint64_t swap_outs;
+    uint64_t swap_ins;
+    uint64_t swap_out_bytes;
+    uint64_t swap_in_bytes;
+    /* Units of the swap area, those in use, and the sequences that are swapped out. */
+    int64_t swap_units;
+    int64_t used_swap_units;
+    int64_t swapped_seqs;
 };
 
 /* Reads the counters of a cache. Works without the prefix cache too; its counters are 0 then.
@@ -132,6 +142,11 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_cache_stats(pkv_cache *cache, struct p
  *     hash_collisions_total                    collisions
  *     attention_read_bytes_total               attention_bytes
  *     events_total, events_lost_total          num_events, lost_events
+ *     swap_sequences                           swapped_seqs
+ *     swap_units, swap_units_used              swap_units, used_swap_units
+ *     swap_outs_total, swap_ins_total          swap_outs, swap_ins
+ *     swap_out_bytes_total                     swap_out_bytes
+ *     swap_in_bytes_total                      swap_in_bytes
  *
  * write is called once for each metric with its HELP, TYPE and value lines: `bytes` bytes, not
  * NUL-terminated. It returns false to stop. context is passed to it as it is.

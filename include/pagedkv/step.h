@@ -79,9 +79,10 @@ struct pkv_batch {
  * attention. A batch without rows or tokens is a legal, empty step.
  *
  * Rows are decided in order, see num_required_rows. *shortage is filled on PKV_OK, PKV_NO_BLOCKS
- * and PKV_NEVER_FITS, and on PKV_INVALID_ARGUMENT and PKV_STALE_HANDLE with the row that is wrong,
- * -1 when the batch is as a whole; on PKV_OK its row is how many rows joined and, if that is not
- * all, the rest says what the next one lacked. It may be NULL when every row is required.
+ * and PKV_NEVER_FITS, and on PKV_INVALID_ARGUMENT, PKV_STALE_HANDLE and PKV_NOT_RESIDENT with the
+ * row that is wrong, -1 when the batch is as a whole; on PKV_OK its row is how many rows joined
+ * and, if that is not all, the rest says what the next one lacked. It may be NULL when every row
+ * is required.
  *
  * Returns PKV_OK and the step in *step; PKV_NO_BLOCKS or PKV_NEVER_FITS when a required row finds
  * no blocks or passes a quota; PKV_STALE_HANDLE, and the last error names the row;
@@ -89,10 +90,11 @@ struct pkv_batch {
  * position outside the cos/sin tables, a bidirectional range that is cut or unsound (the last error
  * names the row and the range), with config.check_tokens a token that is not the prompt's (the last
  * error names the row and the position), or more rows or tokens than the configuration allows;
- * PKV_BUSY
- * while a step is open or the cache is closed; PKV_NO_MEMORY while scratch still grows. On a
- * refusal nothing has changed, except that with PKV_NO_BLOCKS, PKV_NEVER_FITS and PKV_NO_MEMORY
- * pins whose time is up by batch->now_ns have ended. Any thread; O(rows + tokens + blocks taken).
+ * PKV_NOT_RESIDENT for a sequence that is swapped out (swap.h); PKV_BUSY while a step is open,
+ * another call copies a sequence, or the cache is closed; PKV_NO_MEMORY while scratch still grows.
+ * On a refusal nothing has changed, except that with PKV_NO_BLOCKS, PKV_NEVER_FITS and
+ * PKV_NO_MEMORY pins whose time is up by batch->now_ns have ended. Any thread; O(rows + tokens +
+ * blocks taken).
  */
 PKV_API PKV_NODISCARD enum pkv_status pkv_step_begin(pkv_cache *cache,
                                                      const struct pkv_batch *batch, pkv_step *step,

@@ -63,7 +63,7 @@ static enum pkv_status find_empty(pkv_cache *cache, pkv_seq handle, struct seq *
     if (cache->is_closed) {
         return refuse(PKV_BUSY, "the cache is closed");
     }
-    const enum pkv_status status = sequence_find_idle(&cache->seqs, handle, seq);
+    const enum pkv_status status = sequence_find_resident(&cache->seqs, handle, seq);
     if (status == PKV_OK && (*seq)->length != 0) {
         return INVALID("the sequence holds %d tokens; only an empty one is admitted",
                        (*seq)->length);

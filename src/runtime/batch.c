@@ -181,6 +181,18 @@ static void prefetch_row(const pkv_cache *cache, int32_t seq, int32_t at)
     }
 }
 
+/* A sequence whose cells are not in its blocks, or may not be yet. */
+static enum pkv_status refuse_elsewhere(const struct seq *seq, pkv_seq handle, int32_t row)
+{
+    if (seq->is_moving) {
+        return refuse(PKV_BUSY,
+                      "seqs[%d]: the keys and values of sequence %016llx are being copied", row,
+                      (unsigned long long)handle.id);
+    }
+    return refuse(PKV_NOT_RESIDENT, "seqs[%d]: sequence %016llx is swapped out", row,
+                  (unsigned long long)handle.id);
+}
+
 static enum pkv_status resolve_row(pkv_cache *cache, const struct pkv_batch *batch, int32_t row)
 {
     struct step *step = &cache->step;
@@ -189,10 +201,8 @@ static enum pkv_status resolve_row(pkv_cache *cache, const struct pkv_batch *bat
         return refuse(PKV_STALE_HANDLE, "seqs[%d] = %016llx is stale", row,
                       (unsigned long long)batch->seqs[row].id);
     }
-    if (seq->is_moving) {
-        return refuse(PKV_BUSY,
-                      "seqs[%d]: the keys and values of sequence %016llx are being copied", row,
-                      (unsigned long long)batch->seqs[row].id);
+    if (seq->is_moving || seq->is_swapped) {
+        return refuse_elsewhere(seq, batch->seqs[row], row);
     }
     if (seq->stamp == cache->batch_stamp) {
         return INVALID("seqs[%d] appears in the batch twice", row);

@@ -20,6 +20,7 @@
  *   events          the ring of what became cached and what ceased to be
  *   pin             the records of pinned prefixes
  *   wait            the threads that wait for room
+ *   swap_area       the memory that sequences are swapped out to
  *   reuse           the prefix index over the groups (fingerprint: what enters every key)
  *   cache           this file
  *
@@ -27,18 +28,17 @@
  *   match           the cached prefix that a prompt begins with
  *   publish         full blocks enter the index; a matched prefix is adopted; cut and fork
  *   quota           how many blocks the sequences of a namespace hold
+ *   swap            the cells of one sequence, copied to the swap area and back
  *   resident        the lengths that a sequence can be cut to or forked at
  *   seq_options     a caller's options of a sequence
  *   label           the label of its metrics
  *   seq_life        a sequence is claimed and released with all that it holds
  *   admission       what admission and its dry run, the probe, both decide
- *   save_geometry, save_options, save_payload: what a saved file says of cache and sequence
- *   load_plan       a saved file, read and verified
  *   batch, step_row, step_plan, step_layer: the parts of a step (see step.h)
  *
  *   cache_size, cache_create, cache_info, sequence_api, seq_info, fork, truncate, admit, wait_free,
- *   probe, pin_api, quota_api, events_api, priority, flush, visit, keys, stats, metrics, check,
- *   step_begin, step_end, .., save, load: the public calls
+ *   swap_out, swap_in, probe, pin_api, quota_api, events_api, priority, flush, visit, keys, stats,
+ *   metrics, check, step_begin, step_end, ..: the public calls
  *
  * The mutex guards everything not said to be constant after create. What an open step reads while
  * it is not held (attend) does not change until commit or abort: the step's own arrays, the tables
@@ -52,6 +52,7 @@
 #include "runtime/layer.h"
 #include "runtime/pin.h"
 #include "runtime/reuse.h"
+#include "runtime/swap_area.h"
 #include "runtime/wait.h"
 
 struct pkv_cache {
@@ -62,7 +63,6 @@ struct pkv_cache {
     struct pkv_layer_config *layer_configs;
     char *label;            /* of its metrics, or NULL */
     int64_t rope_positions; /* every position below has its row in every layer with rope */
-    struct pkv_block_key fingerprint;
     struct group *groups;
     struct layer *layers;
     pkv_workspace *workspace; /* used by begin and by the open step's attend, never both */
@@ -80,6 +80,7 @@ struct pkv_cache {
     struct block_context block_context;
     struct counters counters;
     struct reuse reuse;
+    struct swap_area swap;
     struct pin_records pins;
     struct events events;
     struct wait_record *first_wait;

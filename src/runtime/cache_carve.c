@@ -79,5 +79,9 @@ enum pkv_status cache_carve(const struct pkv_cache_config *config,
         return status;
     }
     carve_reuse(config, cache, carver);
+    const enum pkv_status swap = swap_area_carve(config, &cache->swap, carver);
+    if (swap != PKV_OK) {
+        return swap;
+    }
     return carver->overflows ? INVALID("the cache's tables overflow size_t") : PKV_OK;
 }

@@ -5,7 +5,6 @@
 #include "base/sized.h"
 #include "runtime/cache_carve.h"
 #include "runtime/constants.h"
-#include "runtime/fingerprint.h"
 #include "runtime/handle.h"
 
 static void free_cache(pkv_cache *cache)
@@ -16,6 +15,7 @@ static void free_cache(pkv_cache *cache)
         pkv_plan_destroy(cache->groups[g].step.plan);
         group_free(&cache->groups[g], &cache->mem.routed);
     }
+    swap_area_free(&cache->swap, &cache->mem.routed);
     pkv_workspace_destroy(cache->workspace);
     hooks_free_array(&cache->mem.routed, cache->arrays, cache->array_bytes, 1);
     if (cache->has_mutex) {
@@ -155,6 +155,11 @@ static enum pkv_status build(pkv_cache *cache, const struct config_budget *budge
         build_records(cache, generation);
         status = build_reuse(cache, generation);
     }
+    if (status == PKV_OK) {
+        status = swap_area_build(&cache->config, &cache->swap, &cache->mem.routed);
+        cache->config.swap_bytes = cache->swap.bytes;
+        cache->config.swap_path = NULL; /* the caller's */
+    }
     return status == PKV_OK ? build_attention(cache) : status;
 }
 
@@ -186,7 +191,6 @@ enum pkv_status pkv_cache_create(const struct pkv_cache_config *given, pkv_cache
         return refuse(PKV_NO_MEMORY, "no memory for a cache");
     }
     built->config = resolved;
-    built->fingerprint = fingerprint_of(&resolved);
     status = mem_open(&built->mem, &config.hooks);
     if (status == PKV_OK) {
         status = build(built, &budget);

@@ -38,6 +38,7 @@ static enum pkv_status size_of(const struct pkv_cache_config *config,
         status = add_groups(config, budget, sizes);
     }
     if (status == PKV_OK) {
+        sizes->swap_bytes = counted.swap.bytes;
         sizes->metadata_bytes +=
             hooks_array_bytes(1, sizeof(pkv_cache)) + hooks_array_bytes(carver.used, 1);
     }

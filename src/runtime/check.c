@@ -10,6 +10,7 @@
 #include "base/report.h"
 #include "prefix/prefix_check.h"
 #include "runtime/check_group.h"
+#include "runtime/swap.h"
 
 static void check_seq(const pkv_cache *cache, int32_t i, struct report *report)
 {
@@ -20,8 +21,8 @@ static void check_seq(const pkv_cache *cache, int32_t i, struct report *report)
                   "a dying sequence outside a step (sequence %d)", i);
     report_expect(report, !seq->is_moving || (seq->state != SEQ_FREE && !seq->in_step),
                   "a moving sequence that is free or in a step (sequence %d)", i);
-    report_expect(report, seq->state != SEQ_HIDDEN || seq->is_moving,
-                  "a hidden sequence that is not moving (sequence %d)", i);
+    report_expect(report, !seq->is_swapped || (seq->state != SEQ_FREE && !seq->in_step),
+                  "a swapped sequence that is free or in a step (sequence %d)", i);
     report_expect(report, !seq->in_step || cache->step.is_open,
                   "a sequence in a step that is not open (sequence %d)", i);
 }
@@ -128,6 +129,7 @@ int32_t pkv_cache_check(pkv_cache *cache)
     struct report report = {.hooks = &cache->mem.routed, .subject = "cache"};
     cache_lock(cache);
     check_seqs(cache, &report);
+    swap_check(cache, &report);
     check_reuse(cache, &report);
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
         cache_yield(cache);

@@ -23,6 +23,10 @@ struct counters {
     uint64_t copied_blocks;
     uint64_t expired_pins;
     uint64_t attention_bytes;
+    uint64_t swap_outs;
+    uint64_t swap_ins;
+    uint64_t swap_out_bytes;
+    uint64_t swap_in_bytes;
 };
 
 #endif

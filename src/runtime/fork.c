@@ -54,7 +54,7 @@ static enum pkv_status fork_seq(pkv_cache *cache, pkv_seq handle, int32_t at, in
                                 pkv_seq *children)
 {
     struct seq *parent = NULL;
-    enum pkv_status status = sequence_find_idle(&cache->seqs, handle, &parent);
+    enum pkv_status status = sequence_find_resident(&cache->seqs, handle, &parent);
     if (status != PKV_OK) {
         return status;
     }

@@ -213,7 +213,7 @@ int32_t match_pending(const pkv_cache *cache, const struct seq *prototype,
     const int32_t max_blocks = match_max_blocks(cache, prompt, max_cached);
     for (int32_t i = 0; max_blocks > 0 && i < cache->seqs.capacity; i++) {
         const struct seq *seq = &cache->seqs.at[i];
-        if (seq->state != SEQ_LIVE || seq->reuse.no_publish) {
+        if (seq->state != SEQ_LIVE || seq->is_swapped || seq->reuse.no_publish) {
             continue;
         }
         const int32_t shared =

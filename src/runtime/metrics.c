@@ -16,13 +16,30 @@ struct metric {
     double value;
 };
 
-#define NUM_METRICS 30
+#define NUM_METRICS 37
+#define NUM_SWAP_METRICS 7
+
+static void swap_metrics_of(const struct pkv_stats *s, struct metric *metrics)
+{
+    const struct metric table[NUM_SWAP_METRICS] = {
+        {"swap_sequences", "gauge", "Sequences that are swapped out.", (double)s->swapped_seqs},
+        {"swap_units", "gauge", "Units of the swap area.", (double)s->swap_units},
+        {"swap_units_used", "gauge", "Units that sequences have.", (double)s->used_swap_units},
+        {"swap_outs_total", "counter", "Sequences that were swapped out.", (double)s->swap_outs},
+        {"swap_ins_total", "counter", "Sequences that came back.", (double)s->swap_ins},
+        {"swap_out_bytes_total", "counter", "Keys and values copied to the swap area.",
+         (double)s->swap_out_bytes},
+        {"swap_in_bytes_total", "counter", "Keys and values copied from there.",
+         (double)s->swap_in_bytes},
+    };
+    memcpy(metrics, table, sizeof table);
+}
 
 static void metrics_of(const struct pkv_stats *s, struct metric *metrics)
 {
     const char *counter = "counter";
     const char *gauge = "gauge";
-    const struct metric table[NUM_METRICS] = {
+    const struct metric table[NUM_METRICS - NUM_SWAP_METRICS] = {
         {"kv_cache_usage_perc", gauge, "Held blocks, as a share of all in [0, 1].",
          s->num_blocks > 0 ? (double)s->held_blocks / (double)s->num_blocks : 0},
         {"prefix_cache_queries_total", counter, "Prompt tokens of first admissions.",
@@ -76,6 +93,7 @@ static void metrics_of(const struct pkv_stats *s, struct metric *metrics)
          (double)s->lost_events},
     };
     memcpy(metrics, table, sizeof table);
+    swap_metrics_of(s, metrics + NUM_METRICS - NUM_SWAP_METRICS);
 }
 
 /* What a writer is passed at most: names and helps are those of the table above. */

@@ -346,6 +346,32 @@ static struct prefix_ref ancestor(const struct prefix_index *index, const struct
     return node;
 }
 
+void publish_list(pkv_cache *cache, int32_t seq)
+{
+    const struct seq_reuse *reuse = &cache->seqs.at[seq].reuse;
+    struct prefix_ref node = reuse->newest;
+    for (int32_t i = reuse->num_published - 1; i >= 0; i--) {
+        const struct prefix_node *of = prefix_index_node(cache->reuse.index, node);
+        cache->reuse.matched[i] = of != NULL ? node : PREFIX_ROOT;
+        node = of != NULL ? of->parent : PREFIX_ROOT;
+    }
+}
+
+void publish_again(pkv_cache *cache, int32_t seq)
+{
+    const struct seq_reuse *reuse = &cache->seqs.at[seq].reuse;
+    if (!cache_has_reuse(cache) || reuse->no_publish) {
+        return;
+    }
+    publish_list(cache, seq);
+    for (int32_t i = 0; i < reuse->num_published; i++) {
+        for (int32_t g = 0; g < cache->config.num_groups; g++) {
+            publish_entry(cache, &cache->groups[g], seq, i, cache->reuse.matched[i]);
+        }
+        prefix_index_supersede(cache->reuse.index, cache->reuse.matched[i]);
+    }
+}
+
 void publish_cut(pkv_cache *cache, int32_t seq, int32_t length)
 {
     struct prefix_index *index = cache->reuse.index;

@@ -37,6 +37,13 @@ void publish_missed(pkv_cache *cache, const struct seq *prototype, struct prefix
 /* The sequence was cut to `length`. */
 void publish_cut(pkv_cache *cache, int32_t seq, int32_t length);
 
+/* The nodes of the blocks that the sequence has published, into reuse.matched
+ * [reuse.num_published]; the root where they were flushed. */
+void publish_list(pkv_cache *cache, int32_t seq);
+
+/* The sequence has blocks again of what it has published: those nodes get them that have none. */
+void publish_again(pkv_cache *cache, int32_t seq);
+
 /* A fresh child has recorded and published what its parent has of the first `at` tokens. */
 void publish_fork(pkv_cache *cache, int32_t parent, int32_t child, int32_t at);
 

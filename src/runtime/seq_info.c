@@ -28,6 +28,7 @@ static void read_seq(const pkv_cache *cache, const struct seq *seq, struct pkv_s
         .max_tokens = seq->max_tokens,
         .min_length = resident_min_length(cache, index),
         .in_step = seq->in_step,
+        .is_swapped = seq->is_swapped,
     };
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
         const int32_t held = num_held(&cache->groups[g], index);

@@ -10,6 +10,7 @@
 #include "runtime/namespace.h"
 #include "runtime/publish.h"
 #include "runtime/quota.h"
+#include "runtime/swap.h"
 
 enum pkv_status seq_life_check_room(const pkv_cache *cache, int32_t count)
 {
@@ -41,6 +42,7 @@ int32_t seq_life_claim(pkv_cache *cache, const struct seq *prototype)
 void seq_life_release(pkv_cache *cache, int32_t index)
 {
     publish_finish(cache, index);
+    swap_release(cache, index);
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
         struct group *group = &cache->groups[g];
         if (group_is_paged(group)) {
@@ -80,24 +82,4 @@ bool seq_life_end_move(pkv_cache *cache, int32_t index)
         seq_life_release(cache, index);
     }
     return is_live;
-}
-
-int32_t seq_life_claim_hidden(pkv_cache *cache, const struct seq *prototype)
-{
-    const int32_t index = seq_life_claim(cache, prototype);
-    cache->seqs.at[index].state = SEQ_HIDDEN;
-    cache->seqs.at[index].is_moving = true;
-    return index;
-}
-
-void seq_life_show(pkv_cache *cache, int32_t index)
-{
-    cache->seqs.at[index].state = SEQ_LIVE;
-    cache->seqs.at[index].is_moving = false;
-}
-
-void seq_life_undo_hidden(pkv_cache *cache, int32_t index)
-{
-    cache->seqs.at[index].reuse.no_publish = true;
-    seq_life_release(cache, index);
 }

@@ -85,16 +85,28 @@ void seq_table_extend(struct seq_table_set *tables, int32_t seq, int32_t end)
     set_end(tables, table, end);
 }
 
-void seq_table_restore(struct seq_table_set *tables, int32_t seq, int32_t hole_end, int32_t end)
+/* Entries [first, end] that begin a run. */
+static int32_t runs_in(const struct seq_table_set *tables, int32_t seq, int32_t first, int32_t end)
+{
+    const int32_t *entries = seq_table_entries(tables, seq);
+    int32_t count = 0;
+    for (int32_t i = first; i <= end && i < tables->num_set[seq]; i++) {
+        count += seq_table_begins_run(entries, i);
+    }
+    return count;
+}
+
+void seq_table_fill(struct seq_table_set *tables, int32_t seq, int32_t first, int32_t end)
 {
     struct seq_table *table = &tables->at[seq];
-    seq_table_extend(tables, seq, min_i32(table->kept_end, end));
-    if (end > table->kept_end) {
-        seq_table_set(tables, seq, hole_end);
-        table->hole_end = hole_end;
-        table->end = hole_end;
-        seq_table_extend(tables, seq, end);
+    int32_t *entries = seq_table_entries(tables, seq);
+    const int32_t before = runs_in(tables, seq, first, end);
+    block_take(tables->blocks, seq_table_near(tables, seq, first), end - first, seq,
+               seq_table_slides(table), entries + first);
+    if (table->tail_entry >= first && table->tail_entry < end) {
+        table->tail_block = entries[table->tail_entry];
     }
+    tables->num_runs += runs_in(tables, seq, first, end) - before;
 }
 
 void seq_table_shrink(struct seq_table_set *tables, int32_t seq, int32_t end)

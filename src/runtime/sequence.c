@@ -57,6 +57,24 @@ enum pkv_status sequence_find_idle(const struct seq_records *seqs, pkv_seq handl
     return PKV_OK;
 }
 
+enum pkv_status sequence_refuse_swapped(pkv_seq handle)
+{
+    return refuse(PKV_NOT_RESIDENT, "sequence %016llx is swapped out",
+                  (unsigned long long)handle.id);
+}
+
+enum pkv_status sequence_find_resident(const struct seq_records *seqs, pkv_seq handle,
+                                       struct seq **seq)
+{
+    struct seq *found = NULL;
+    const enum pkv_status status = sequence_find_idle(seqs, handle, &found);
+    if (status == PKV_OK && found->is_swapped) {
+        return sequence_refuse_swapped(handle);
+    }
+    *seq = found;
+    return status;
+}
+
 int32_t sequence_claim(struct seq_records *seqs, const struct seq *prototype)
 {
     const int32_t index = seqs->first_free;

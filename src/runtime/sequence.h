@@ -12,7 +12,6 @@
 enum seq_state {
     SEQ_FREE = 0,
     SEQ_LIVE,
-    SEQ_HIDDEN, /* it holds what it will have, but no call finds it: its cells are being read */
     SEQ_DYING /* destroyed while in the open step or moving: the handle is stale, the rest goes when
                  that ends */
 };
@@ -32,7 +31,8 @@ struct seq {
     uint64_t tag;
     int32_t next_free;
     bool in_step;
-    bool is_moving; /* payload is read or written without the mutex (seq_life_begin_move) */
+    bool is_moving;  /* payload is read or written without the mutex (seq_life_begin_move) */
+    bool is_swapped; /* its cells are in the swap area, and its tables of paged groups are empty */
 };
 
 /* All records.
@@ -70,6 +70,13 @@ struct seq *sequence_find(const struct seq_records *seqs, pkv_seq handle);
 /* A live sequence that is neither in the open step nor moving: PKV_STALE_HANDLE, PKV_BUSY. */
 enum pkv_status sequence_find_idle(const struct seq_records *seqs, pkv_seq handle,
                                    struct seq **seq);
+
+/* One whose cells are in its blocks, too: PKV_NOT_RESIDENT. */
+enum pkv_status sequence_find_resident(const struct seq_records *seqs, pkv_seq handle,
+                                       struct seq **seq);
+
+/* Says that a sequence is swapped out: PKV_NOT_RESIDENT. */
+enum pkv_status sequence_refuse_swapped(pkv_seq handle);
 
 /* Says that a handle is stale: PKV_STALE_HANDLE. */
 enum pkv_status sequence_refuse_stale(pkv_seq handle);

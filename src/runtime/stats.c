@@ -64,12 +64,18 @@ static struct pkv_stats counted(const struct counters *counters)
         .copied_blocks = counters->copied_blocks,
         .expired_pins = counters->expired_pins,
         .attention_bytes = counters->attention_bytes,
+        .swap_outs = counters->swap_outs,
+        .swap_ins = counters->swap_ins,
+        .swap_out_bytes = counters->swap_out_bytes,
+        .swap_in_bytes = counters->swap_in_bytes,
     };
 }
 
 void stats_read(const pkv_cache *cache, struct pkv_stats *stats)
 {
     *stats = counted(&cache->counters);
+    stats->swap_units = cache->swap.num_units;
+    stats->used_swap_units = cache->swap.num_units - cache->swap.num_free;
     if (cache_has_reuse(cache)) {
         read_index(cache, stats);
     }
@@ -81,6 +87,7 @@ void stats_read(const pkv_cache *cache, struct pkv_stats *stats)
     for (int32_t i = 0; i < cache->config.max_seqs; i++) {
         const struct seq *seq = &cache->seqs.at[i];
         stats->num_seqs += seq->state == SEQ_LIVE;
+        stats->swapped_seqs += seq->state == SEQ_LIVE && seq->is_swapped;
         for (int32_t g = 0; seq->state != SEQ_FREE && g < cache->config.num_groups; g++) {
             if (group_is_paged(&cache->groups[g])) {
                 add_table(&cache->groups[g], i, seq->length, stats);

@@ -159,8 +159,9 @@ static enum pkv_status fits(pkv_cache *cache, const struct pkv_batch *batch,
 static void report_shortage(enum pkv_status status, const struct pkv_shortage *found,
                             struct pkv_shortage *shortage)
 {
-    if (shortage != NULL && (status == PKV_OK || shortage_is_why(status) ||
-                             status == PKV_INVALID_ARGUMENT || status == PKV_STALE_HANDLE)) {
+    if (shortage != NULL &&
+        (status == PKV_OK || shortage_is_why(status) || status == PKV_INVALID_ARGUMENT ||
+         status == PKV_STALE_HANDLE || status == PKV_NOT_RESIDENT)) {
         sized_fill(shortage, found);
     }
 }

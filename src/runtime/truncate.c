@@ -6,6 +6,7 @@
 #include "runtime/publish.h"
 #include "runtime/quota.h"
 #include "runtime/resident.h"
+#include "runtime/swap.h"
 
 /* Whether the blocks that a cut to `length` gives up can be promised again. */
 static bool keeps_promise(const pkv_cache *cache, int32_t index, int32_t length)
@@ -29,6 +30,9 @@ static enum pkv_status truncate_seq(pkv_cache *cache, pkv_seq handle, int32_t le
     if (length < 0 || length > seq->length) {
         return INVALID("length = %d, outside [0, %d]", length, seq->length);
     }
+    if (seq->is_swapped && length > 0) {
+        return sequence_refuse_swapped(handle);
+    }
     const int32_t index = sequence_index(&cache->seqs, seq);
     status = length > 0 ? resident_check(cache, index, length) : PKV_OK;
     if (status != PKV_OK) {
@@ -36,6 +40,7 @@ static enum pkv_status truncate_seq(pkv_cache *cache, pkv_seq handle, int32_t le
     }
     if (length == 0) {
         publish_finish(cache, index);
+        swap_release(cache, index);
     }
     const bool keeps = keeps_promise(cache, index, length);
     for (int32_t g = 0; g < cache->config.num_groups; g++) {

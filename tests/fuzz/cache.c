@@ -35,6 +35,7 @@ static void good(struct fuzz *fuzz, struct setup *s)
         s->config.max_namespaces = fuzz_in(fuzz, 0, 8);
         s->config.min_blank_percent = fuzz_in(fuzz, 0, 1) * fuzz_in(fuzz, 0, 100);
     }
+    s->config.swap_bytes = fuzz_once_in(fuzz, 2) ? (size_t)fuzz_in(fuzz, 300, 8000) : 0;
     for (int32_t g = 0; g < s->config.num_groups; g++) {
         s->groups[g] = (struct pkv_group_config){.kv_heads = 1,
                                                  .k_width = WIDTH,
@@ -72,7 +73,8 @@ static void spoil_whole(struct fuzz *fuzz, struct pkv_cache_config *c)
                                &c->max_step_tokens,   &c->num_index_nodes,   &c->max_namespaces,
                                &c->max_pinned_blocks, &c->num_events,        &c->watermark_blocks,
                                &c->masked_hash_bits,  &c->fingerprint_bytes, &c->min_blank_percent};
-    switch (fuzz_in(fuzz, 0, 5)) {
+    switch (fuzz_in(fuzz, 0, 6)) {
+    case 6: c->swap_bytes = (size_t)fuzz_int64(fuzz, 9); break;
     case 0: c->size -= (size_t)fuzz_in(fuzz, 1, 16); break;
     case 1: c->dtype = (enum pkv_dtype)fuzz_in(fuzz, -1, 6); break;
     case 2: c->bytes = (size_t)fuzz_int64(fuzz, 9); break;
@@ -123,7 +125,15 @@ static void use_seq(struct fuzz *fuzz, struct life *life)
     struct pkv_seq_options options = {.size = sizeof options};
     options.max_rewind = fuzz_once_in(fuzz, 6) ? fuzz_int32(fuzz, 6) : 0;
     const bool is_long = prompt.num_tokens > 64;
-    switch (fuzz_in(fuzz, 0, 4)) {
+    switch (fuzz_in(fuzz, 0, 6)) {
+    case 5:
+        (void)FUZZ_CALL(fuzz, allowed_seq | FUZZ_MAY(PKV_UNSUPPORTED),
+                        pkv_seq_swap_out(life->cache, any_seq(fuzz, life), &shortage));
+        break;
+    case 6:
+        (void)FUZZ_CALL(fuzz, allowed_seq | FUZZ_MAY(PKV_UNSUPPORTED),
+                        pkv_seq_swap_in(life->cache, any_seq(fuzz, life), &shortage));
+        break;
     case 0: (void)FUZZ_CALL(fuzz, allowed_seq, pkv_seq_create(life->cache, &options, seq)); break;
     case 1:
         (void)FUZZ_CALL(

@@ -103,12 +103,12 @@ static void spoil(struct runtime_case *c, const struct fault *fault)
 static void assert_refused(struct runtime_case *c, enum pkv_status status, const char *name,
                            const char *where)
 {
-    struct pkv_cache_sizes sizes = {sizeof sizes, 1, 2, 3, 4};
+    struct pkv_cache_sizes sizes = {sizeof sizes, 1, 2, 3, 4, 5};
     pkv_cache *cache = NULL;
     ASSERT_CASE_REFUSED(where, status, name, pkv_cache_size(&c->config, &sizes));
     ASSERT_CASE_REFUSED(name, status, where, pkv_cache_size(&c->config, &sizes));
     CU_ASSERT(sizes.payload_bytes == 1 && sizes.table_bytes == 2);
-    CU_ASSERT(sizes.metadata_bytes == 3 && sizes.token_bytes == 4);
+    CU_ASSERT(sizes.metadata_bytes == 3 && sizes.token_bytes == 4 && sizes.swap_bytes == 5);
     ASSERT_REFUSED(status, name, pkv_cache_create(&c->config, &cache));
     CU_ASSERT_PTR_NULL(cache);
     ASSERT_STATUS(PKV_OK, pkv_cache_destroy(cache, false));

@@ -12,7 +12,7 @@
 
 #include "support/runtime_case.h"
 
-enum { NUM_METRICS = 30 };
+enum { NUM_METRICS = 37 };
 
 struct text {
     char bytes[65536];

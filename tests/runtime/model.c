@@ -18,6 +18,7 @@ struct entry {
     struct case_seq seq;
     bool is_alive;
     bool was_admitted; /* may have been promised blocks */
+    bool is_swapped;   /* out */
     uint64_t tag;
     int32_t max_rewind;
     bool resident[CASE_MAX_GROUPS][MAX_LENGTH + 1];
@@ -54,7 +55,7 @@ static int32_t below(struct model *m, int32_t count)
 }
 
 /* A random one. The place of a row that died in the open step is not given out before its end. */
-static struct entry *pick(struct model *m, bool is_alive)
+static struct entry *pick_any(struct model *m, bool is_alive)
 {
     const int32_t first = below(m, MAX_SEQS);
     for (int32_t i = 0; i < MAX_SEQS; i++) {
@@ -64,6 +65,13 @@ static struct entry *pick(struct model *m, bool is_alive)
         }
     }
     return NULL;
+}
+
+/* One that is not swapped out. */
+static struct entry *pick(struct model *m, bool is_alive)
+{
+    struct entry *e = pick_any(m, is_alive);
+    return e != NULL && e->is_alive && e->is_swapped ? NULL : e;
 }
 
 /* What a query at `length` sees is there in every group. */
@@ -137,6 +145,7 @@ static void do_create(struct model *m)
         return;
     }
     e->is_alive = true;
+    e->is_swapped = false;
     e->was_admitted = false;
     e->tag = options.tag;
     e->max_rewind = options.max_rewind;
@@ -199,6 +208,7 @@ static void do_fork(struct model *m)
         return;
     }
     child->is_alive = true;
+    child->is_swapped = false;
     child->was_admitted = false;
     child->tag = e->tag;
     child->max_rewind = e->max_rewind;
@@ -239,9 +249,70 @@ static void do_truncate(struct model *m)
     }
 }
 
+/* Does each group have as many spare blocks as the sequence has blocks? */
+static bool has_room_again(struct model *m, const struct entry *e)
+{
+    for (int32_t g = 0; g < m->c.config.num_groups; g++) {
+        int32_t need = 0;
+        for (int32_t b = 0; is_paged(m, g) && b <= MAX_LENGTH; b++) {
+            need += e->resident[g][b];
+        }
+        if (need > case_free(&m->c, g)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void refuse_swapped(struct model *m, struct entry *e)
+{
+    struct entry *child = pick(m, false);
+    struct case_step step = {0};
+    case_row(&step, &e->seq, 1);
+    if (m->step.handle.id == 0) {
+        ASSERT_STATUS(PKV_NOT_RESIDENT, case_begin(&m->c, &step, 1));
+    }
+    if (child != NULL) {
+        ASSERT_STATUS(PKV_NOT_RESIDENT, case_fork(&m->c, &e->seq, e->seq.length, &child->seq));
+    }
+    if (e->seq.length > 0) {
+        ASSERT_STATUS(PKV_NOT_RESIDENT, case_truncate(&m->c, &e->seq, e->seq.length));
+    }
+    ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_seq_swap_out(m->c.cache, e->seq.handle, NULL));
+}
+
+static void do_swap(struct model *m)
+{
+    struct entry *e = pick_any(m, true);
+    if (e == NULL) {
+        return;
+    }
+    if (!e->is_swapped) {
+        const enum pkv_status status = pkv_seq_swap_out(m->c.cache, e->seq.handle, NULL);
+        CU_ASSERT_EQUAL(status == PKV_BUSY, case_is_row(&m->step, &e->seq));
+        CU_ASSERT(status == PKV_OK || status == PKV_BUSY || status == PKV_NO_BLOCKS ||
+                  status == PKV_NEVER_FITS);
+        e->is_swapped = status == PKV_OK;
+        return;
+    }
+    refuse_swapped(m, e);
+    if (below(m, 8) == 0) {
+        ASSERT_STATUS(PKV_OK, case_truncate(&m->c, &e->seq, 0));
+        cut_past(m, e, 0);
+        e->was_admitted = e->is_swapped = false;
+        return;
+    }
+    const bool has_room = has_room_again(m, e);
+    const enum pkv_status status = pkv_seq_swap_in(m->c.cache, e->seq.handle, NULL);
+    CU_ASSERT(status == PKV_OK || status == PKV_NO_BLOCKS);
+    CU_ASSERT(has_room || status != PKV_OK || e->was_admitted);
+    CU_ASSERT(!has_room || status == PKV_OK || e->was_admitted);
+    e->is_swapped = status != PKV_OK;
+}
+
 static void do_destroy(struct model *m)
 {
-    struct entry *e = pick(m, true);
+    struct entry *e = pick_any(m, true);
     if (e == NULL) {
         return;
     }
@@ -304,7 +375,7 @@ static void choose_rows(struct model *m)
         const int32_t room = MAX_LENGTH - e->seq.length;
         q_len = q_len < room ? q_len : room;
         q_len = q_len < tokens_left ? q_len : tokens_left;
-        if (e->is_alive && below(m, 3) != 0) {
+        if (e->is_alive && !e->is_swapped && below(m, 3) != 0) {
             case_row(&m->step, &e->seq, q_len);
             tokens_left -= q_len;
         }
@@ -355,6 +426,11 @@ static void disturb(struct model *m)
     case 5: do_truncate(m); break;
     case 6: do_destroy(m); break;
     case 7: CU_ASSERT_EQUAL(case_check(&m->c), 0); break;
+    case 8:
+        if (m->c.config.swap_bytes > 0) {
+            do_swap(m);
+        }
+        break;
     default: break;
     }
 }
@@ -424,14 +500,20 @@ static void check_tables(struct model *m, const struct case_step *step, int32_t 
 static void check_all(struct model *m)
 {
     struct case_step step = {0};
+    int32_t num_swapped = 0;
     CU_ASSERT_EQUAL(case_check(&m->c), 0);
     for (int32_t i = 0; i < MAX_SEQS; i++) {
-        if (m->entries[i].is_alive) {
-            CU_ASSERT_EQUAL(case_length(&m->c, m->entries[i].seq.handle), m->entries[i].seq.length);
-            case_row(&step, &m->entries[i].seq, 0);
+        struct entry *e = &m->entries[i];
+        if (!e->is_alive) {
+            continue;
+        }
+        CU_ASSERT_EQUAL(case_length(&m->c, e->seq.handle), e->seq.length);
+        num_swapped += e->is_swapped;
+        if (!e->is_swapped) {
+            case_row(&step, &e->seq, 0);
         }
     }
-    CU_ASSERT_EQUAL(step.num_rows, m->num_alive);
+    CU_ASSERT_EQUAL(step.num_rows + num_swapped, m->num_alive);
     ASSERT_STATUS(PKV_OK, case_begin(&m->c, &step, step.num_rows));
     for (int32_t g = 0; g < m->c.config.num_groups; g++) {
         if (is_paged(m, g)) {
@@ -472,6 +554,7 @@ static void configure(struct model *m, int32_t variant)
     c->config.dtype = (enum pkv_dtype)below(m, 3);
     c->config.num_threads = 1 + below(m, 2);
     c->config.max_step_tokens = 20;
+    c->config.swap_bytes = variant != 3 ? (size_t)4096 << below(m, 6) : 0;
     m->has_continuous = variant >= 3;
     random_group(m, &c->groups[0], variant != 3, variant == 2);
     if (variant > 0) {
@@ -496,6 +579,11 @@ static void do_any(struct model *m)
     case 5:
     case 6: do_truncate(m); break;
     case 7: do_destroy(m); break;
+    case 9:
+        if (m->c.config.swap_bytes > 0) {
+            do_swap(m);
+        }
+        break;
     case 8:
         if (below(m, 4) == 0) {
             do_destroy_tagged(m);

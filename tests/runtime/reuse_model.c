@@ -25,6 +25,7 @@ struct entry {
     struct prefix_seq p; /* first */
     bool is_alive;
     bool was_admitted;
+    bool is_swapped; /* out */
     int32_t
         high; /* the longest that it, or who it was forked from, was: its windows moved so far */
 };
@@ -52,7 +53,7 @@ static void note(struct model *m, uint64_t value)
     m->digest = (m->digest ^ value) * 0x100000001b3u;
 }
 
-static struct entry *pick(struct model *m, bool is_alive)
+static struct entry *pick_any(struct model *m, bool is_alive)
 {
     const int32_t first = below(m, MAX_SEQS);
     for (int32_t i = 0; i < MAX_SEQS; i++) {
@@ -62,6 +63,13 @@ static struct entry *pick(struct model *m, bool is_alive)
         }
     }
     return NULL;
+}
+
+/* One that is not swapped out. */
+static struct entry *pick(struct model *m, bool is_alive)
+{
+    struct entry *e = pick_any(m, is_alive);
+    return e != NULL && e->is_alive && e->is_swapped ? NULL : e;
 }
 
 /* Few different tokens, and often another sequence's beginning: prompts share prefixes. */
@@ -329,6 +337,7 @@ static void do_create(struct model *m)
     memcpy(e->p.ids, tokens.ids, sizeof tokens.ids);
     e->p.has_extra = tokens.has_extra;
     e->is_alive = status == PKV_OK;
+    e->is_swapped = false;
     e->was_admitted = false;
     e->high = 0;
     note(m, (uint64_t)status);
@@ -369,6 +378,7 @@ static void do_fork(struct model *m)
         prefix_own_options(&child->p, &e->p.options);
         child->p.seq = made;
         child->is_alive = true;
+        child->is_swapped = false;
         child->was_admitted = false;
         child->high = e->high;
         for (int32_t i = at; i < MAX_LENGTH + 8 && below(m, 2) == 0; i++) {
@@ -402,9 +412,27 @@ static void do_truncate(struct model *m)
     }
 }
 
+static void do_swap(struct model *m)
+{
+    struct entry *e = pick_any(m, true);
+    if (e == NULL) {
+        return;
+    }
+    const pkv_seq handle = e->p.seq.handle;
+    struct pkv_shortage shortage = {.size = sizeof shortage};
+    const enum pkv_status status = e->is_swapped ? pkv_seq_swap_in(m->c.cache, handle, &shortage)
+                                                 : pkv_seq_swap_out(m->c.cache, handle, &shortage);
+    CU_ASSERT(status == PKV_OK || status == PKV_NO_BLOCKS || status == PKV_BUSY ||
+              status == PKV_NEVER_FITS);
+    CU_ASSERT_EQUAL(status == PKV_BUSY, case_is_row(&m->step, &e->p.seq));
+    e->is_swapped = status == PKV_OK ? !e->is_swapped : e->is_swapped;
+    note(m, (uint64_t)status);
+    note(m, (uint64_t)shortage.need * 100 + (uint64_t)shortage.free);
+}
+
 static void do_destroy(struct model *m)
 {
-    struct entry *e = pick(m, true);
+    struct entry *e = pick_any(m, true);
     if (e != NULL) {
         prefix_destroy(&m->c, &e->p);
         ASSERT_STATUS(PKV_STALE_HANDLE, pkv_seq_destroy(m->c.cache, e->p.seq.handle));
@@ -496,6 +524,7 @@ static void disturb(struct model *m)
     case 6: do_flush(m); break;
     case 7: do_probe(m); break;
     case 8: CU_ASSERT_EQUAL(case_check(&m->c), 0); break;
+    case 9: do_swap(m); break;
     default: break;
     }
 }
@@ -519,7 +548,8 @@ static bool open_step(struct model *m)
     for (int32_t i = 0; i < MAX_SEQS; i++) {
         struct entry *e = &m->entries[(first + i) % MAX_SEQS];
         const int32_t q_len = below(m, 3) == 0 ? below(m, 12) : 1 + below(m, 3);
-        if (e->is_alive && below(m, 3) != 0 && e->p.seq.length + q_len <= MAX_LENGTH) {
+        if (e->is_alive && !e->is_swapped && below(m, 3) != 0 &&
+            e->p.seq.length + q_len <= MAX_LENGTH) {
             case_row(&m->step, &e->p.seq, q_len);
         }
     }
@@ -587,6 +617,7 @@ static void do_any(struct model *m)
         }
         break;
     case 15: do_quota(m); break;
+    case 16: do_swap(m); break;
     default: do_step(m); break;
     }
 }
@@ -600,6 +631,7 @@ static void configure(struct model *m, int32_t variant)
     c->config.max_seq_len = MAX_LENGTH;
     c->config.max_step_tokens = 80;
     c->config.max_pinned_blocks = 3;
+    c->config.swap_bytes = (size_t)512 << below(m, 4);
     c->config.watermark_blocks = below(m, 3);
     c->config.no_partial_hits = below(m, 4) == 0;
     c->config.min_blank_percent = below(m, 2) * below(m, 60);

@@ -2,6 +2,7 @@
  *
  * client.c: what request threads of a server do, at random: requests arrive, are admitted, forked,
  * cut, pinned, probed, and end, also in the middle of a step. */
+#include <sched.h>
 #include <string.h>
 #include <time.h>
 
@@ -267,6 +268,46 @@ static void end(struct client *client)
     pthread_mutex_unlock(&request->lock);
 }
 
+/* Another request may have the room by then: the one that is out is preempted after all. */
+static void come_back(struct client *client, struct request *request)
+{
+    struct world *world = client->world;
+    struct pkv_shortage shortage = {.size = sizeof shortage};
+    bool is_back = false;
+    for (int i = 0; i < 3 && !is_back; i++) {
+        const enum pkv_status status = pkv_seq_swap_in(world->cache, request->seq, &shortage);
+        is_back = world_expect(world, "swap in", status, PKV_OK, PKV_NO_BLOCKS, PKV_NEVER_FITS);
+        if (status == PKV_NO_BLOCKS) {
+            wait_for_room(client, request, &shortage);
+        }
+    }
+    atomic_fetch_add(&world->tally.swaps, is_back);
+    if (!is_back) {
+        world_expect(world, "truncate", pkv_seq_truncate(world->cache, request->seq, 0), PKV_OK,
+                     PKV_OK, PKV_OK);
+        was_cut(client, request, 0);
+    }
+}
+
+static void swap(struct client *client)
+{
+    struct world *world = client->world;
+    struct request *request = client_pick(client, REQUEST_IDLE, false);
+    pkv_seq child = {0};
+    if (request == NULL) {
+        return;
+    }
+    const enum pkv_status status = pkv_seq_swap_out(world->cache, request->seq, NULL);
+    if (world_expect(world, "swap out", status, PKV_OK, PKV_NO_BLOCKS, PKV_NEVER_FITS)) {
+        world_expect(world, "fork of a swapped one",
+                     pkv_seq_fork(world->cache, request->seq, request->length, 1, &child),
+                     PKV_NOT_RESIDENT, PKV_NOT_RESIDENT, PKV_NOT_RESIDENT);
+        sched_yield();
+        come_back(client, request);
+    }
+    pthread_mutex_unlock(&request->lock);
+}
+
 static void unpin(struct client *client, pkv_pin *pin)
 {
     if (pin->id != 0) {
@@ -314,7 +355,7 @@ static const struct {
     {"arrive", arrive, 24},   {"pass by", pass_by, 12}, {"probe", probe, 12},
     {"fork", fork_one, 8},    {"cut", cut, 8},          {"admit again", admit_again, 8},
     {"end", end, 6},          {"pin", pin, 6},          {"administer", client_administer, 1},
-    {"look", client_look, 1}, {"save", client_save, 4},
+    {"look", client_look, 1}, {"swap", swap, 8},
 };
 enum { NUM_ACTS = sizeof acts / sizeof acts[0] };
 

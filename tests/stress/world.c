@@ -45,6 +45,7 @@ void world_configure(struct world *world, int variant)
                                         .max_pinned_blocks = 12,
                                         .num_events = 64,
                                         .event_tokens = true,
+                                        .swap_bytes = 48 << 10,
                                         .poison_freed = true};
     add_group(world, PKV_F32, 80);
     add_layer(world, 0);

@@ -493,6 +493,20 @@ class Sequence:
         with self._cache._live as pointer:
             check(lib.pkv_seq_truncate(pointer, self._handle, arrays.count("length", length)))
 
+    def swap_out(self) -> None:
+        """Moves its keys and values to swap memory (CacheConfig.swap_bytes) and releases its
+        blocks. NoBlocks and NeverFits, when the swap memory is full, carry a shortage in units."""
+        self._swap(lib.pkv_seq_swap_out)
+
+    def swap_in(self) -> None:
+        """Brings it back. NoBlocks and NeverFits carry a shortage, for which wait_free waits."""
+        self._swap(lib.pkv_seq_swap_in)
+
+    def _swap(self, function):
+        shortage = new(_abi.pkv_shortage)
+        with self._cache._live as pointer:
+            check(function(pointer, self._handle, byref(shortage)), shortage)
+
     def table(self, group: int = 0) -> Any:
         """Its block table of one group, int32, -1 where a window has released a block."""
         number, group = c_int32(), arrays.count("group", group)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The configuration of a cache, options of sequences and prompts, as structs of C."""
 import ctypes
+import os
 from ctypes import byref, c_int64, cast, c_void_p
 from dataclasses import dataclass, field
 from typing import Any, List, Mapping, Optional, Sequence as Seq
@@ -128,6 +129,8 @@ class CacheConfig:
     check_tokens: bool = False
     no_partial_hits: bool = False
     min_blank_percent: int = 0
+    swap_bytes: int = 0
+    swap_path: Any = None
 
     def __post_init__(self):
         for name, kind in (("groups", Group), ("layers", Layer)):
@@ -147,6 +150,7 @@ class CacheConfig:
         out.num_threads = arrays.count("num_threads", self.num_threads, 0, MAX_THREADS)
         out.isa = arrays.choice("isa", self.isa, ISAS)
         out.bytes = arrays.count("bytes", self.bytes, 0, 2**63 - 1)
+        out.swap_bytes = arrays.count("swap_bytes", self.swap_bytes, 0, 2**63 - 1)
         out.dtype = arrays.dtype_code("dtype", self.dtype, arrays.FLOATS)
         self._fill_texts(out, keep)
         return out, keep
@@ -175,6 +179,13 @@ class CacheConfig:
             text = ctypes.create_string_buffer(self.metrics_label.encode())
             keep.append(text)
             out.metrics_label = cast(text, ctypes.c_char_p)
+        if self.swap_path is not None:
+            path = os.fsencode(self.swap_path)
+            if b"\0" in path:
+                raise ValueError(f"swap_path is {self.swap_path!r}, no path")
+            text = ctypes.create_string_buffer(path)
+            keep.append(text)
+            out.swap_path = cast(text, ctypes.c_char_p)
 
     def sizes(self) -> Sizes:
         """Exact bytes of the cache, without making it."""

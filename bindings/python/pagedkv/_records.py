@@ -25,6 +25,7 @@ class Sizes:
     table_bytes: int
     metadata_bytes: int
     token_bytes: int
+    swap_bytes: int
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,7 @@ class SequenceInfo:
     num_blocks: int
     min_length: int
     in_step: bool
+    is_swapped: bool
 
 
 @dataclass(frozen=True)
@@ -144,6 +146,13 @@ class Stats:
     copied_hit_tokens: int
     table_blocks: int
     table_runs: int
+    swap_outs: int
+    swap_ins: int
+    swap_out_bytes: int
+    swap_in_bytes: int
+    swap_units: int
+    used_swap_units: int
+    swapped_seqs: int
 
 
 #: By enum pkv_block_state, pkv_event_kind and pkv_event_reason.

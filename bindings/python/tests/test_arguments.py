@@ -139,7 +139,7 @@ class Managed(Fuzzed):
             num_events=4, event_tokens=False, fingerprint=b"x", masked_hash_bits=0,
             metrics_label="x", poison_freed=False, zero_freed=False, check_tokens=False,
             no_partial_hits=False,
-            min_blank_percent=0))
+            min_blank_percent=0, swap_bytes=4096, swap_path=None))
 
     def test_groups_and_layers(self):
         def call(num_heads, group, kv_layer, constants, **arguments):

@@ -2,6 +2,7 @@
 """Managed caches against naive attention: random requests that are admitted, stepped, forked, cut
 and ended, and every call of the interface once."""
 import random
+import tempfile
 import unittest
 
 import numpy as np
@@ -296,6 +297,32 @@ class Calls(Case):
             self.assertEqual(cache.destroy_tagged(5), 1)
             self.assertTrue(second.wait_free(shortage, 5))
             self.assertEqual([info.id for info in cache.sequences()], [second.id])
+
+    def test_a_swapped_sequence_comes_back_and_goes_on(self):
+        for path in (None, tempfile.gettempdir()):
+            with make(num_blocks=8, swap_bytes=1 << 16, swap_path=path) as cache:
+                first, second = cache.sequence(), cache.sequence()
+                histories = {first.id: [], second.id: []}
+                run_step(self, cache, [(first, list(range(17)))], histories)
+                held = cache.usage(0).held
+                first.swap_out()
+                self.assertTrue(first.info().is_swapped)
+                self.assertEqual((cache.usage(0).held, len(first.table())), (0, 0))
+                with self.assertRaises(pagedkv.NotResident):
+                    first.fork()
+                run_step(self, cache, [(second, list(range(100, 120)))], histories)
+                with self.assertRaises(pagedkv.NoBlocks) as refused:
+                    first.swap_in()
+                self.assertEqual((refused.exception.shortage.group,
+                                  refused.exception.shortage.need), (0, held))
+                second.destroy()
+                first.swap_in()
+                self.assertFalse(first.info().is_swapped)
+                run_step(self, cache, [(first, [20, 21])], histories)
+                self.assertEqual((cache.stats().swap_outs, cache.stats().swap_ins), (1, 1))
+                self.assertEqual(cache.check(), [])
+        with make() as cache, self.assertRaises(pagedkv.Unsupported):
+            cache.sequence().swap_out()
 
     def test_what_create_filled_in(self):
         config = make().config

@@ -6,7 +6,7 @@ use crate::error::{check, int, refuse, want_length, Refused, Result, Shortage};
 use crate::ffi;
 use crate::step::{Row, Step};
 use std::ops::Range;
-use std::os::raw::c_void;
+use std::os::raw::{c_int, c_void};
 use std::ptr::{null, null_mut, NonNull};
 use std::time::Duration;
 
@@ -370,7 +370,28 @@ impl<'c> Sequence<'c> {
         // SAFETY: the cache lives as long as self.
         check(unsafe { ffi::pkv_seq_truncate(self.cache.raw(), self.raw, length) })
     }
+
+    /// Moves its keys and values to swap memory (`Config::swap_bytes`) and releases its blocks.
+    pub fn swap_out(&self) -> std::result::Result<(), Refused> {
+        self.swap(ffi::pkv_seq_swap_out)
+    }
+
+    /// Brings it back; a refusal says what to wait for.
+    pub fn swap_in(&self) -> std::result::Result<(), Refused> {
+        self.swap(ffi::pkv_seq_swap_in)
+    }
+
+    fn swap(&self, call: SwapCall) -> std::result::Result<(), Refused> {
+        let mut shortage = ffi::pkv_shortage::zeroed();
+        shortage.size = std::mem::size_of_val(&shortage);
+        // SAFETY: the cache lives as long as self, and shortage is a value of this call.
+        check(unsafe { call(self.cache.raw(), self.raw, &mut shortage) })
+            .map_err(|error| Refused::by(error, shortage))
+    }
 }
+
+type SwapCall =
+    unsafe extern "C" fn(*mut ffi::pkv_cache, ffi::pkv_seq, *mut ffi::pkv_shortage) -> c_int;
 
 impl Drop for Sequence<'_> {
     fn drop(&mut self) {

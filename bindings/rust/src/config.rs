@@ -3,7 +3,10 @@
 use crate::element::Dtype;
 use crate::error::{int, refuse, want_length, Result};
 use crate::ffi;
+use std::ffi::CString;
 use std::os::raw::{c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 /// Instruction sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -232,6 +235,10 @@ pub struct Config {
     pub check_tokens: bool,
     pub poison_freed: bool,
     pub zero_freed: bool,
+    /// Memory that sequences can be swapped out to; 0 = none.
+    pub swap_bytes: usize,
+    /// The folder of a file that is this memory; None = memory of the process.
+    pub swap_path: Option<PathBuf>,
 }
 
 impl Default for Config {
@@ -254,8 +261,16 @@ impl Default for Config {
             check_tokens: false,
             poison_freed: false,
             zero_freed: false,
+            swap_bytes: 0,
+            swap_path: None,
         }
     }
+}
+
+/// A path as the library reads it.
+fn path_text(path: &Path) -> Result<CString> {
+    CString::new(path.as_os_str().as_bytes())
+        .or_else(|_| refuse(format!("swap_path = {:?} has a NUL", path)))
 }
 
 impl Config {
@@ -290,6 +305,9 @@ impl Config {
         raw.check_tokens = self.check_tokens;
         raw.poison_freed = self.poison_freed;
         raw.zero_freed = self.zero_freed;
+        raw.swap_bytes = self.swap_bytes;
+        let path = self.swap_path.as_ref().map(|path| path_text(path)).transpose()?;
+        raw.swap_path = path.as_ref().map_or(std::ptr::null(), |path| path.as_ptr());
         visit(&raw)
     }
 }

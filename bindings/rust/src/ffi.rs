@@ -298,6 +298,8 @@ c_structs! {
         pub check_tokens: bool,
         pub no_partial_hits: bool,
         pub min_blank_percent: i32,
+        pub swap_bytes: usize,
+        pub swap_path: *const c_char,
     }
 
     pub struct pkv_cache_sizes {
@@ -306,6 +308,7 @@ c_structs! {
         pub table_bytes: usize,
         pub metadata_bytes: usize,
         pub token_bytes: usize,
+        pub swap_bytes: usize,
     }
 
     pub struct pkv_group_usage {
@@ -341,6 +344,7 @@ c_structs! {
         pub num_blocks: i32,
         pub min_length: i32,
         pub in_step: bool,
+        pub is_swapped: bool,
     }
 
     pub struct pkv_shortage {
@@ -444,6 +448,13 @@ c_structs! {
         pub copied_hit_tokens: u64,
         pub table_blocks: i64,
         pub table_runs: i64,
+        pub swap_outs: u64,
+        pub swap_ins: u64,
+        pub swap_out_bytes: u64,
+        pub swap_in_bytes: u64,
+        pub swap_units: i64,
+        pub used_swap_units: i64,
+        pub swapped_seqs: i64,
     }
 }
 
@@ -504,6 +515,16 @@ extern "C" {
         children: *mut pkv_seq,
     ) -> c_int;
     pub fn pkv_seq_truncate(cache: *mut pkv_cache, seq: pkv_seq, length: i32) -> c_int;
+    pub fn pkv_seq_swap_out(
+        cache: *mut pkv_cache,
+        seq: pkv_seq,
+        shortage: *mut pkv_shortage,
+    ) -> c_int;
+    pub fn pkv_seq_swap_in(
+        cache: *mut pkv_cache,
+        seq: pkv_seq,
+        shortage: *mut pkv_shortage,
+    ) -> c_int;
     pub fn pkv_seq_admit(
         cache: *mut pkv_cache,
         seq: pkv_seq,

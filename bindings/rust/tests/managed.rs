@@ -168,6 +168,30 @@ fn dropping_a_sequence_releases_its_blocks() {
 }
 
 #[test]
+fn a_swapped_sequence_comes_back_and_goes_on() {
+    for swap_path in [None, Some(std::env::temp_dir())] {
+        let cache =
+            Cache::new(&Config { swap_bytes: 1 << 16, swap_path, ..config(8) }).unwrap();
+        let sequence = cache.sequence(&SequenceOptions::default()).unwrap();
+        let mut text = prompt(3, 13);
+        step(&cache, &[(&sequence, &text, 13)]);
+        sequence.swap_out().unwrap();
+        assert_eq!(cache.usage(0).unwrap().held, 0);
+        assert!(matches!(sequence.fork(13, 1), Err(Error::NotResident(_))));
+        assert!(matches!(sequence.swap_out().unwrap_err().error, Error::InvalidArgument(_)));
+        let other = cache.sequence(&SequenceOptions::default()).unwrap();
+        step(&cache, &[(&other, &prompt(4, 24), 24)]);
+        let refused = sequence.swap_in().unwrap_err();
+        assert!(matches!(refused.error, Error::NoBlocks(_)), "{}", refused);
+        assert_eq!(refused.shortage.unwrap().need(), 4);
+        drop(other);
+        sequence.swap_in().unwrap();
+        text.push(7);
+        assert!(step(&cache, &[(&sequence, &text, 1)]) < 1e-5);
+    }
+}
+
+#[test]
 fn a_step_that_is_dropped_is_aborted() {
     let cache = Cache::new(&config(32)).unwrap();
     let sequence = cache.sequence(&SequenceOptions::default()).unwrap();
