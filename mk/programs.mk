@@ -14,7 +14,8 @@ program_needs = $(if $(call can_link,$(2)),$(eval $(BUILD)/$(1): own_libs = $(2)
 $(call program_needs,examples/server,-lmicrohttpd -lcjson)
 # What Open MPI's compiler would add to the compiler's flags.
 mpi := $(shell mpicc --showme:compile 2>/dev/null)
-$(call program_needs,examples/context_parallel,$(or $(shell mpicc --showme:link 2>/dev/null),-lmpi))
+mpi_link := $(or $(shell mpicc --showme:link 2>/dev/null),-lmpicc_is_missing)
+$(call program_needs,examples/context_parallel,$(mpi_link))
 $(OBJ)/examples/context_parallel/%.o: includes += $(patsubst -I%,-isystem %,$(mpi))
 $(call program_needs,bench/disk_io,-luring)
 
