@@ -13,7 +13,8 @@
  *     swap      sequences that make room for others and come back
  *     step      the forward passes over it
  *     prefix    namespaces, pins, quotas, flush
- *     metrics   events, counters, walks */
+ *     metrics   events, counters, walks
+ *     save      sequences to files and streams, and back */
 #ifndef PAGEDKV_H
 #define PAGEDKV_H
 
@@ -25,6 +26,7 @@
 #include "pagedkv/metrics.h"
 #include "pagedkv/pages.h"
 #include "pagedkv/prefix.h"
+#include "pagedkv/save.h"
 #include "pagedkv/slots.h"
 #include "pagedkv/step.h"
 #include "pagedkv/swap.h"

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 HEADERS = ("base", "alloc", "pages", "slots", "attn", "contract", "cache", "swap", "step", "prefix",
-           "metrics")
+           "metrics", "save")
 
 SCALARS = {
     "size_t": "c_size_t", "bool": "c_bool", "float": "c_float", "double": "c_double",

@@ -95,13 +95,14 @@ enum pkv_status {
     /* A handle that was destroyed, or whose place has a new owner, or that belongs to another
      * object. It never reaches the data of a newer owner. */
     PKV_STALE_HANDLE = -6,
-    /* An open step or a closed cache prevents the call. */
+    /* An open step, a copy of the sequence's keys and values that is under way (save.h), or a
+     * closed cache prevents the call. */
     PKV_BUSY = -7,
     /* A dtype, option or instruction set that this build, or this CPU, does not have. */
     PKV_UNSUPPORTED = -8,
-    /* Saved data fails its checks. No call answers it yet. */
+    /* Saved data fails its checks: damaged, cut short, or never written by this library. */
     PKV_CORRUPT = -9,
-    /* A callback of the caller stopped the output, or the system refused a file. */
+    /* Input or output failed: a callback of the caller's has stopped it, or the system has. */
     PKV_IO = -10,
     /* Nothing of that name. */
     PKV_NOT_FOUND = -11

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * little_endian.h: integers written lowest byte first, so that what is hashed, and the keys that
- * come of it, are the same on every machine. Each function returns the end of what it wrote. On a
+ * come of it, are the same on every machine. Each put returns the end of what it wrote. On a
  * little-endian machine they are plain copies: gcc 12 and clang 14 do not make a single
  * store of a loop over bytes, and a hash that reads eight bytes at a time waits for smaller stores.
  */
@@ -60,6 +60,25 @@ static inline unsigned char *put_i32s(unsigned char *to, const int32_t *values, 
         to = put_u32(to, (uint32_t)values[i]);
     }
     return to;
+}
+
+static inline uint64_t get_bytes(const unsigned char *from, size_t bytes)
+{
+    uint64_t value = 0;
+    for (size_t i = 0; i < bytes; i++) {
+        value |= (uint64_t)from[i] << (8 * i);
+    }
+    return value;
+}
+
+static inline uint32_t get_u32(const unsigned char *from)
+{
+    return (uint32_t)get_bytes(from, sizeof(uint32_t));
+}
+
+static inline uint64_t get_u64(const unsigned char *from)
+{
+    return get_bytes(from, sizeof(uint64_t));
 }
 
 #endif

@@ -34,11 +34,13 @@
  *   label           the label of its metrics
  *   seq_life        a sequence is claimed and released with all that it holds
  *   admission       what admission and its dry run, the probe, both decide
+ *   save_geometry, save_options, save_payload: what a saved file says of cache and sequence
+ *   load_plan       a saved file, read and verified
  *   batch, step_row, step_plan, step_layer: the parts of a step (see step.h)
  *
  *   cache_size, cache_create, cache_info, sequence_api, seq_info, fork, truncate, admit, wait_free,
  *   swap_out, swap_in, probe, pin_api, quota_api, events_api, priority, flush, visit, keys, stats,
- *   metrics, check, step_begin, step_end, ..: the public calls
+ *   metrics, check, step_begin, step_end, .., save, load: the public calls
  *
  * The mutex guards everything not said to be constant after create. What an open step reads while
  * it is not held (attend) does not change until commit or abort: the step's own arrays, the tables
@@ -63,6 +65,7 @@ struct pkv_cache {
     struct pkv_layer_config *layer_configs;
     char *label;            /* of its metrics, or NULL */
     int64_t rope_positions; /* every position below has its row in every layer with rope */
+    struct pkv_block_key fingerprint;
     struct group *groups;
     struct layer *layers;
     pkv_workspace *workspace; /* used by begin and by the open step's attend, never both */

@@ -5,6 +5,7 @@
 #include "base/sized.h"
 #include "runtime/cache_carve.h"
 #include "runtime/constants.h"
+#include "runtime/fingerprint.h"
 #include "runtime/handle.h"
 
 static void free_cache(pkv_cache *cache)
@@ -191,6 +192,7 @@ enum pkv_status pkv_cache_create(const struct pkv_cache_config *given, pkv_cache
         return refuse(PKV_NO_MEMORY, "no memory for a cache");
     }
     built->config = resolved;
+    built->fingerprint = fingerprint_of(&resolved);
     status = mem_open(&built->mem, &config.hooks);
     if (status == PKV_OK) {
         status = build(built, &budget);

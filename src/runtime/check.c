@@ -21,6 +21,8 @@ static void check_seq(const pkv_cache *cache, int32_t i, struct report *report)
                   "a dying sequence outside a step (sequence %d)", i);
     report_expect(report, !seq->is_moving || (seq->state != SEQ_FREE && !seq->in_step),
                   "a moving sequence that is free or in a step (sequence %d)", i);
+    report_expect(report, seq->state != SEQ_HIDDEN || seq->is_moving,
+                  "a hidden sequence that is not moving (sequence %d)", i);
     report_expect(report, !seq->is_swapped || (seq->state != SEQ_FREE && !seq->in_step),
                   "a swapped sequence that is free or in a step (sequence %d)", i);
     report_expect(report, !seq->in_step || cache->step.is_open,

@@ -51,7 +51,7 @@ struct pkv_block_key fingerprint_of(const struct pkv_cache_config *config)
             .words = {(uint64_t)layer->group, layer->shares_kv, (uint64_t)config->dtype}};
         key = chain(key, &words);
     }
-    if (config->fingerprint_bytes > 0) {
+    if (config->fingerprint != NULL && config->fingerprint_bytes > 0) {
         const struct pkv_block_key own =
             hash_128(config->fingerprint, (size_t)config->fingerprint_bytes);
         const struct fingerprint_words words = {

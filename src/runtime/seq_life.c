@@ -83,3 +83,23 @@ bool seq_life_end_move(pkv_cache *cache, int32_t index)
     }
     return is_live;
 }
+
+int32_t seq_life_claim_hidden(pkv_cache *cache, const struct seq *prototype)
+{
+    const int32_t index = seq_life_claim(cache, prototype);
+    cache->seqs.at[index].state = SEQ_HIDDEN;
+    cache->seqs.at[index].is_moving = true;
+    return index;
+}
+
+void seq_life_show(pkv_cache *cache, int32_t index)
+{
+    cache->seqs.at[index].state = SEQ_LIVE;
+    cache->seqs.at[index].is_moving = false;
+}
+
+void seq_life_undo_hidden(pkv_cache *cache, int32_t index)
+{
+    cache->seqs.at[index].reuse.no_publish = true;
+    seq_life_release(cache, index);
+}

@@ -21,6 +21,12 @@ void seq_life_destroy(pkv_cache *cache, int32_t index);
 /* Releases everything that a destroyed sequence holds, and its index. O(blocks). */
 void seq_life_release(pkv_cache *cache, int32_t index);
 
+/* The same, but no handle names it, and it is moving: its payload is read from somewhere. Then it
+ * is shown and live, or undone, with nothing of it published. */
+int32_t seq_life_claim_hidden(pkv_cache *cache, const struct seq *prototype);
+void seq_life_show(pkv_cache *cache, int32_t index);
+void seq_life_undo_hidden(pkv_cache *cache, int32_t index);
+
 /* Keys and values of an idle sequence will be read or written without the mutex. Until the end of
  * that move its length, tables and tokens are constant: what would change them is PKV_BUSY. */
 void seq_life_begin_move(pkv_cache *cache, int32_t index);

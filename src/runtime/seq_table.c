@@ -85,6 +85,18 @@ void seq_table_extend(struct seq_table_set *tables, int32_t seq, int32_t end)
     set_end(tables, table, end);
 }
 
+void seq_table_restore(struct seq_table_set *tables, int32_t seq, int32_t hole_end, int32_t end)
+{
+    struct seq_table *table = &tables->at[seq];
+    seq_table_extend(tables, seq, min_i32(table->kept_end, end));
+    if (end > table->kept_end) {
+        seq_table_set(tables, seq, hole_end);
+        table->hole_end = hole_end;
+        table->end = hole_end;
+        seq_table_extend(tables, seq, end);
+    }
+}
+
 /* Entries [first, end] that begin a run. */
 static int32_t runs_in(const struct seq_table_set *tables, int32_t seq, int32_t first, int32_t end)
 {

@@ -92,6 +92,10 @@ void seq_table_reset(struct seq_table_set *tables, int32_t seq, int32_t kept_pre
 /* Maps free blocks up to entry `end`; there must be enough. */
 void seq_table_extend(struct seq_table_set *tables, int32_t seq, int32_t end);
 
+/* Maps free blocks in an empty table that was promised nothing, as they were in one that ended at
+ * `end` and had a hole up to hole_end; there must be enough. */
+void seq_table_restore(struct seq_table_set *tables, int32_t seq, int32_t hole_end, int32_t end);
+
 /* The empty table of a sequence becomes `admitted`, whose entries are to be adopted, with its
  * promise. */
 void seq_table_admit(struct seq_table_set *tables, int32_t seq, const struct seq_table *admitted);

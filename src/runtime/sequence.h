@@ -12,6 +12,7 @@
 enum seq_state {
     SEQ_FREE = 0,
     SEQ_LIVE,
+    SEQ_HIDDEN, /* it holds what it will have, but no call finds it: its cells are being read */
     SEQ_DYING /* destroyed while in the open step or moving: the handle is stale, the rest goes when
                  that ends */
 };

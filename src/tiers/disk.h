@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * disk.h: making a disk tier on other system calls than the real ones. The parts, from the bottom:
- * disk_calls; disk_dir (what lies where); disk_number (files that hold a number, locks);
- * disk_account (the count of bytes); disk_evict; disk_pieces; disk_value; disk_counter. */
+ * disk_calls; disk_dir (what lies where); disk_pieces (moving bytes); disk_number (files that hold
+ * a number, locks); disk_account (the count of bytes); disk_evict; disk_value; disk_counter. */
 #ifndef PKV_TIERS_DISK_H
 #define PKV_TIERS_DISK_H
 

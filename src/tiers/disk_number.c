@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/hash.h"
+#include "tiers/disk_pieces.h"
 
 /* In the byte order of the machine: a directory is not shared by machines. */
 struct content {
@@ -60,9 +61,9 @@ int disk_number_lock(const struct disk_dir *dir, int folder, const char *name)
 bool disk_number_read(const struct disk_dir *dir, int fd, uint64_t *number)
 {
     struct content content = {0};
-    const struct iovec vector = {&content, sizeof content};
-    const ssize_t bytes = dir->calls->preadv(fd, &vector, 1, 0);
-    if (bytes != (ssize_t)sizeof content ||
+    const struct pkv_piece piece = {&content, sizeof content};
+    const struct pkv_tier_item item = {.pieces = &piece, .num_pieces = 1};
+    if (disk_pieces_read(dir, fd, &item) != PKV_OK ||
         content.hash != hash_64(&content.number, sizeof content.number)) {
         return false;
     }
@@ -73,6 +74,7 @@ bool disk_number_read(const struct disk_dir *dir, int fd, uint64_t *number)
 bool disk_number_write(const struct disk_dir *dir, int fd, uint64_t number)
 {
     struct content content = {number, hash_64(&number, sizeof number)};
-    const struct iovec vector = {&content, sizeof content};
-    return dir->calls->pwritev(fd, &vector, 1, 0) == (ssize_t)sizeof content;
+    const struct pkv_piece piece = {&content, sizeof content};
+    const struct pkv_tier_item item = {.pieces = &piece, .num_pieces = 1};
+    return disk_pieces_write(dir, fd, &item) == PKV_OK;
 }

@@ -355,7 +355,7 @@ static const struct {
     {"arrive", arrive, 24},   {"pass by", pass_by, 12}, {"probe", probe, 12},
     {"fork", fork_one, 8},    {"cut", cut, 8},          {"admit again", admit_again, 8},
     {"end", end, 6},          {"pin", pin, 6},          {"administer", client_administer, 1},
-    {"look", client_look, 1}, {"swap", swap, 8},
+    {"look", client_look, 1}, {"save", client_save, 4}, {"swap", swap, 8},
 };
 enum { NUM_ACTS = sizeof acts / sizeof acts[0] };
 

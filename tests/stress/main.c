@@ -214,6 +214,7 @@ static void everything_that_was_to_happen_happened(void)
     say("forks", atomic_load(&tally->forks));
     say("cuts", atomic_load(&tally->cuts));
     say("pins", atomic_load(&tally->pins));
+    say("loads", atomic_load(&tally->loads));
     say("waits", atomic_load(&tally->waits));
     say("swaps", atomic_load(&tally->swaps));
     say("busy", atomic_load(&tally->busy));

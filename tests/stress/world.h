@@ -52,7 +52,7 @@ struct gate {
 /* How often what happened: a run in which nothing did is no test. */
 struct tally {
     atomic_llong calls, steps, aborts, short_steps, hits, busy, in_step_destroys, raced_destroys;
-    atomic_llong forks, cuts, pins, waits, swaps, quiet, checked_tokens, checked_requests;
+    atomic_llong forks, cuts, pins, loads, waits, swaps, quiet, checked_tokens, checked_requests;
 };
 
 struct world {
@@ -142,6 +142,9 @@ struct request *client_pick(struct client *client, enum request_state state, boo
 /* Acts that serve no request. */
 void client_look(struct client *client);
 void client_administer(struct client *client);
+
+/* A request is saved, and comes back as another one. */
+void client_save(struct client *client);
 
 struct stepper {
     struct world *world;

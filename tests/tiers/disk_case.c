@@ -138,6 +138,21 @@ uint64_t disk_case_count(const struct disk_case *disk, const char *name, uint64_
     return counter.status == PKV_OK ? counter.value : UINT64_MAX;
 }
 
+uint64_t disk_case_account(const struct disk_case *disk)
+{
+    char path[300];
+    uint64_t used = 0;
+    snprintf(path, sizeof path, "%s/account", disk->path);
+    FILE *file = fopen(path, "rb");
+    if (file == NULL || fread(&used, sizeof used, 1, file) != 1) {
+        used = 0;
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return used;
+}
+
 static void look_at(const char *folder, int *num_files, uint64_t *bytes)
 {
     DIR *stream = opendir(folder);

@@ -44,6 +44,8 @@ struct disk_case_content {
     int num_temporary;
     uint64_t bytes; /* each file in whole blocks of 4096 */
 };
+/* The count that the processes share, 0 when it cannot be read. */
+uint64_t disk_case_account(const struct disk_case *disk);
 struct disk_case_content disk_case_look(const struct disk_case *disk);
 
 /* Runs a shell command line; PATH in it is the directory. */
