@@ -13,6 +13,7 @@
  *     swap      sequences that make room for others and come back
  *     step      the forward passes over it
  *     prefix    namespaces, pins, quotas, flush
+ *     offload   what a managed cache does with tiers
  *     metrics   events, counters, walks
  *     save      sequences to files and streams, and back */
 #ifndef PAGEDKV_H
@@ -24,6 +25,7 @@
 #include "pagedkv/cache.h"
 #include "pagedkv/contract.h"
 #include "pagedkv/metrics.h"
+#include "pagedkv/offload.h"
 #include "pagedkv/pages.h"
 #include "pagedkv/prefix.h"
 #include "pagedkv/save.h"

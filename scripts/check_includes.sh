@@ -188,14 +188,15 @@ stated=$(sed -n '/^| module | may include |$/,/^$/p' docs/design.md | sed '/^$/d
     say 'docs/design.md: its table is not that of scripts/check_includes.sh --table'
 
 # Public headers: base.h stands on the C library, every other on base.h, and the managed ones on
-# each other: metrics -> prefix -> cache -> attn, step -> cache, attn, pages, save -> cache,
-# swap -> cache, contract -> attn.
+# each other: metrics -> prefix -> cache -> attn, tier; step -> cache, attn, pages; save, swap,
+# offload -> cache; contract -> attn.
 for file in include/pagedkv/*.h; do
     for header in $(includes_of "$file"); do
         case ${file##*/}:$header in
         base.h:pagedkv/*) say "$file: includes $header" ;;
         *:std*.h | *:pagedkv/base.h) ;;
-        contract.h:pagedkv/attn.h | cache.h:pagedkv/attn.h | swap.h:pagedkv/cache.h) ;;
+        contract.h:pagedkv/attn.h | cache.h:pagedkv/attn.h | cache.h:pagedkv/tier.h) ;;
+        swap.h:pagedkv/cache.h | offload.h:pagedkv/cache.h) ;;
         step.h:pagedkv/cache.h | step.h:pagedkv/attn.h | step.h:pagedkv/pages.h) ;;
         prefix.h:pagedkv/cache.h | metrics.h:pagedkv/cache.h | metrics.h:pagedkv/prefix.h) ;;
         save.h:pagedkv/cache.h) ;;

@@ -47,6 +47,7 @@
 
 #include "pagedkv/attn.h"
 #include "pagedkv/base.h"
+#include "pagedkv/tier.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -110,6 +111,7 @@ struct pkv_layer_config {
 };
 
 #define PKV_MAX_LABEL_BYTES 128
+#define PKV_MAX_TIERS 4
 
 /* The configuration of a cache. Its arrays are copied at create, what constants point to included.
  */
@@ -216,6 +218,22 @@ struct pkv_cache_config {
      * hooks.map_pages with PKV_MAP_SWAP, by default anonymous memory. Not read when swap_bytes is
      * 0. */
     const char *swap_path;
+
+    /* Tiers (offload.h), nearest first: where full blocks are stored, and prefetched from. They
+     * need prefix_cache, and must live until the cache is destroyed; several caches may use one.
+     * num_tiers is in [0, PKV_MAX_TIERS]; 0 = none, and the fields below are not read. */
+    pkv_tier *const *tiers;
+    int32_t num_tiers;
+    /* Threads that the cache starts for pkv_tier_work, in [0, 64]; 0 = the caller's threads call
+     * it. */
+    int32_t num_tier_threads;
+    /* Tickets that may be open at once, in [0, 2^16]; 0 = 64. */
+    int32_t max_tickets;
+    /* Blocks of each group that may wait to be stored, held meanwhile; 0 = an eighth of its blocks,
+     * at least 1. */
+    int32_t max_store_blocks;
+    /* Blocks are stored by pkv_tier_store alone. */
+    bool no_write_behind;
 };
 
 /* Exact sizes of a cache in bytes. */
@@ -275,11 +293,13 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_cache_create(const struct pkv_cache_co
  * thread; O(1). */
 PKV_API void pkv_cache_close(pkv_cache *cache);
 
-/* Frees a cache and all its sequences.
+/* Frees a cache and all its sequences. Threads of its own (config.num_tier_threads) end first, when
+ * each has finished what it reads or writes at the moment; what is not stored by then is not stored
+ * (pkv_tier_flush, offload.h).
  *
- * Returns PKV_OK, for NULL too; PKV_BUSY while a step is open and `force` is false, with nothing
- * freed. With `force` the open step is gone too. No other thread may be using the cache. O(groups).
- */
+ * Returns PKV_OK, for NULL too; PKV_BUSY while a step or a ticket is open and `force` is false,
+ * with nothing freed. With `force` they are gone too. No other thread may be using the cache.
+ * O(groups). */
 PKV_API enum pkv_status pkv_cache_destroy(pkv_cache *cache, bool force);
 
 /* Reads a cache's configuration back with every default filled in: threads and isa in use, blocks
@@ -560,6 +580,8 @@ struct pkv_admission {
     /* Of num_cached, the tokens behind its last whole block, in [0, block_size): the first step
      * copies their keys and values into a block of the sequence's own. */
     int64_t num_copied;
+    /* Of num_cached, the tokens whose blocks came from each tier (offload.h). */
+    int32_t tier_cached[PKV_MAX_TIERS];
 };
 
 /* Admits a request: adopts the longest cached prefix of its prompt and promises blocks for the
@@ -642,6 +664,10 @@ struct pkv_probe {
     int32_t num_blocks;
     /* As in struct pkv_admission: so many tokens of num_cached are copied. */
     int64_t num_copied;
+    /* Further tokens, behind the whole blocks of num_cached, that a prefetch (offload.h) could
+     * bring, by the tier that they would come from: as far as this cache knows, since no tier is
+     * asked. */
+    int32_t tier_cached[PKV_MAX_TIERS];
 };
 
 /* Asks what pkv_seq_admit would answer to a new sequence, without any effect: nothing is reserved,

@@ -235,8 +235,9 @@ enum pkv_event_kind {
     PKV_EVENT_REMOVED = 1,
     /* Nothing can be found any more: a reset. The keys are 0. */
     PKV_EVENT_CLEARED = 2,
-    /* It went to, or came back from, another tier of memory. Tiers are not built yet. */
+    /* It was stored in a tier (offload.h), or in several: the cache has it as before. */
     PKV_EVENT_OFFLOADED = 3,
+    /* As STORED: a prefetch has brought it from a tier. */
     PKV_EVENT_ONBOARDED = 4
 };
 
@@ -250,9 +251,14 @@ enum pkv_event_reason {
     PKV_REASON_FLUSH = 2,
     /* CLEARED: pkv_cache_reset. */
     PKV_REASON_RESET = 3,
-    /* Of tiers, which are not built yet. */
+    /* REMOVED: as CAPACITY, and a tier is known to have it. */
     PKV_REASON_DEMOTED = 4,
-    PKV_REASON_CORRUPT = 5
+    /* No event has it: a damaged value of a tier is a miss, and counted (struct pkv_tier_stats). */
+    PKV_REASON_CORRUPT = 5,
+    /* ONBOARDED. */
+    PKV_REASON_PREFETCH = 6,
+    /* OFFLOADED. */
+    PKV_REASON_STORE = 7
 };
 
 /* One event: another set of groups has a block. Numbers count from 1 without gaps, in the one order
@@ -277,6 +283,9 @@ struct pkv_event {
     uint64_t groups;
     /* Blocks before it in its prompt: 0 for a first block. */
     int32_t depth;
+    /* Tiers that are known to have the block of each of those groups, or, when there are none, of
+     * some group: bit t is tier t. */
+    uint64_t tiers;
 };
 
 /* Takes the oldest events out of the ring of config.num_events.

@@ -54,14 +54,20 @@ static void set_bounds(struct prefix_index *index)
                                                    .block_size = config->block_size};
 }
 
-/* Fills in the defaults. */
-static enum pkv_status set_config(struct prefix_index *index, const struct prefix_config *config,
-                                  const int32_t *num_blocks)
+int64_t prefix_index_nodes_of(const struct prefix_config *config, const int32_t *num_blocks)
 {
     int64_t num_nodes = config->num_nodes;
     for (int32_t group = 0; config->num_nodes == 0 && group < config->num_groups; group++) {
         num_nodes += 2 * (int64_t)num_blocks[group];
     }
+    return num_nodes;
+}
+
+/* Fills in the defaults. */
+static enum pkv_status set_config(struct prefix_index *index, const struct prefix_config *config,
+                                  const int32_t *num_blocks)
+{
+    const int64_t num_nodes = prefix_index_nodes_of(config, num_blocks);
     const int64_t max_namespaces =
         config->max_namespaces != 0 ? config->max_namespaces : num_nodes + SPARE_NAMESPACES;
     if (num_nodes > INT32_MAX / 2 || max_namespaces > INT32_MAX / 2) {
@@ -90,7 +96,7 @@ static void place(struct prefix_index *index, const int32_t *num_blocks, struct 
     index->pools = carve(metadata, num_groups, sizeof index->pools[0]);
     index->windows = carve(metadata, num_groups, sizeof index->windows[0]);
     index->window_blocks = carve(metadata, num_groups, sizeof index->window_blocks[0]);
-    index->runs = carve(metadata, num_groups, 2 * sizeof index->runs[0]);
+    index->runs = carve(metadata, num_groups, sizeof index->runs[0]);
     nodes->buckets = carve(metadata, nodes->num_buckets, sizeof nodes->buckets[0]);
     fields->buckets = carve(metadata, fields->num_buckets, sizeof fields->buckets[0]);
     namespaces->buckets = carve(metadata, namespaces->num_buckets, sizeof namespaces->buckets[0]);

@@ -41,6 +41,7 @@
 #include "base/hooks.h"
 #include "prefix/prefix_content.h"
 #include "prefix/prefix_node.h"
+#include "prefix/prefix_run.h"
 
 enum prefix_change {
     PREFIX_STORED, /* a node got a block in one more group */
@@ -144,7 +145,7 @@ struct prefix_index {
     struct prefix_swept retired; /* taken apart before the sweep came to them, not yet reported */
     int32_t *tail_tokens;        /* [block_size], scratch of prefix_index_insert_tail */
     uint64_t *tail_extra;        /* likewise */
-    int32_t *runs;               /* [num_groups][2], scratch of prefix_index_resident */
+    struct prefix_run *runs;     /* [num_groups], scratch of prefix_index_resident */
     uint64_t num_not_indexed;
     uint64_t num_evictions;
 };
@@ -154,6 +155,9 @@ struct prefix_index {
  * pools exist. */
 enum pkv_status prefix_index_size(const struct prefix_config *config, const int32_t *num_blocks,
                                   struct prefix_sizes *sizes);
+
+/* Its nodes, config's or the default; num_blocks likewise. */
+int64_t prefix_index_nodes_of(const struct prefix_config *config, const int32_t *num_blocks);
 
 /* PKV_NO_MEMORY or PKV_NEVER_FITS. hooks are copied. */
 enum pkv_status prefix_index_create(const struct prefix_config *config,

@@ -24,3 +24,17 @@ void prefix_keys(const struct prefix_content_writer *writer, const struct prefix
         keys[block] = content.key;
     }
 }
+
+enum pkv_status prefix_index_keys(struct prefix_index *index,
+                                  const struct pkv_namespace_field *fields, int32_t num_fields,
+                                  const int32_t *tokens, const uint64_t *extra, int32_t num_blocks,
+                                  struct pkv_block_key *keys)
+{
+    struct prefix_reach reach;
+    const enum pkv_status status =
+        prefix_reach_of(fields, num_fields, index->nodes.block_size, &reach);
+    if (status == PKV_OK) {
+        prefix_keys(&index->writer, &reach, tokens, extra, num_blocks, keys);
+    }
+    return status;
+}

@@ -154,41 +154,23 @@ int32_t prefix_index_match_start(const struct prefix_index *index, const struct 
 
 /* --- residency */
 
-/* Adds block number `block` of a chain to a group's runs: runs[0] blocks in a row end with it and
- * runs[1] begin the chain. */
-static void extend_runs(int32_t *runs, int32_t block, bool is_resident)
-{
-    runs[0] = is_resident ? runs[0] + 1 : 0;
-    runs[1] += is_resident && runs[1] == block;
-}
-
-/* Can a row of `count` full blocks go on in a group with these runs? */
-static bool is_enough(const int32_t *runs, int32_t count, const struct prefix_window *window,
-                      int32_t block_size)
-{
-    const int64_t length = (int64_t)count * block_size;
-    const int64_t kept = window->kept_prefix < length ? window->kept_prefix : length;
-    const int64_t kept_blocks = divide_up(kept, block_size);
-    return runs[0] >= count - first_needed_block(length, window->window, block_size) &&
-           runs[1] >= kept_blocks;
-}
-
 int32_t prefix_index_resident(struct prefix_index *index, const struct prefix_ref *nodes,
                               int32_t count, const struct prefix_window *windows, int32_t *furthest)
 {
     const struct prefix_node_table *table = &index->nodes;
     int32_t best = 0;
     int32_t best_of_some = 0;
-    memset(index->runs, 0, 2 * (size_t)table->num_groups * sizeof index->runs[0]);
+    memset(index->runs, 0, (size_t)table->num_groups * sizeof index->runs[0]);
     for (int32_t block = 0; block < count; block++) {
         const bool is_stale = prefix_node_at(table, nodes[block]) == NULL;
         bool is_resident = true;
         bool is_in_some = false;
         for (int32_t group = 0; group < table->num_groups; group++) {
-            int32_t *runs = index->runs + 2 * (size_t)group;
-            extend_runs(runs, block,
-                        !is_stale && prefix_node_blocks(table, nodes[block].index)[group] >= 0);
-            const bool is_in_group = is_enough(runs, block + 1, &windows[group], table->block_size);
+            struct prefix_run *run = &index->runs[group];
+            prefix_run_add(run, block,
+                           !is_stale && prefix_node_blocks(table, nodes[block].index)[group] >= 0);
+            const bool is_in_group =
+                prefix_run_suffices(run, block + 1, &windows[group], table->block_size);
             is_resident = is_resident && is_in_group;
             is_in_some = is_in_some || is_in_group;
         }
@@ -205,11 +187,11 @@ int32_t prefix_index_resident_in(const struct prefix_index *index, const struct 
                                  int32_t count, int32_t group, const struct prefix_window *window)
 {
     const struct prefix_node_table *table = &index->nodes;
-    int32_t runs[2] = {0, 0};
+    struct prefix_run run = {0, 0};
     int32_t best = 0;
     for (int32_t block = 0; block < count; block++) {
-        extend_runs(runs, block, prefix_index_block(index, nodes[block], group) != NO_BLOCK);
-        if (is_enough(runs, block + 1, window, table->block_size)) {
+        prefix_run_add(&run, block, prefix_index_block(index, nodes[block], group) != NO_BLOCK);
+        if (prefix_run_suffices(&run, block + 1, window, table->block_size)) {
             best = block + 1;
         }
     }

@@ -5,6 +5,7 @@
 #ifndef PKV_PREFIX_MATCH_H
 #define PKV_PREFIX_MATCH_H
 
+#include "prefix/prefix_run.h"
 #include "prefix/prefix_scope.h"
 
 /* The node with this content under parent, PREFIX_ROOT when there is none (or parent is stale, or
@@ -30,12 +31,6 @@ int32_t prefix_index_match_start(const struct prefix_index *index, const struct 
                                  struct prefix_ref parent, int32_t block, const int32_t *tokens,
                                  const uint64_t *extra, int32_t max_tokens,
                                  struct prefix_ref *node);
-
-/* What a group's queries see: base/window.h. */
-struct prefix_window {
-    int64_t window; /* 0 = all keys. With a rewind of m tokens in reserve: window + m */
-    int64_t kept_prefix;
-};
 
 /* How many leading blocks h of a matched chain can be adopted: the largest h <= count such that in
  * every group the blocks of keys [0, min(kept_prefix, h * block_size)), and of those that a query

@@ -4,9 +4,25 @@
  * refusal leaves no trace. */
 #include "base/error.h"
 #include "base/sized.h"
+#include "prefix/prefix_blocks.h"
 #include "runtime/admission.h"
 #include "runtime/publish.h"
 #include "runtime/shortage.h"
+
+/* What is hit is worth storing, where it is not known to be: when it was computed there may have
+ * been no room in the queue. */
+static void store_adopted(pkv_cache *cache, int32_t num_adopted)
+{
+    for (int32_t i = 0; cache->offload.num_tiers > 0 && i < num_adopted; i++) {
+        const struct prefix_ref node = cache->reuse.matched[i];
+        for (int32_t g = 0; g < cache->config.num_groups; g++) {
+            const int32_t block = prefix_index_block(cache->reuse.index, node, g);
+            if (block != NO_BLOCK) {
+                offload_store(&cache->offload, node, g, block);
+            }
+        }
+    }
+}
 
 /* Takes what was found, and promises the rest. */
 static void take(pkv_cache *cache, const struct admission_request *request,
@@ -26,11 +42,27 @@ static void take(pkv_cache *cache, const struct admission_request *request,
     }
     publish_met(cache, index, num_adopted);
     publish_adopt(cache, index, num_adopted, decision->num_copied);
+    if (!cache->config.no_write_behind) {
+        store_adopted(cache, num_adopted);
+    }
     if (cache->reuse.num_furthest > num_adopted) {
         publish_missed(cache, request->prototype,
                        cache->reuse.matched[cache->reuse.num_furthest - 1]);
     }
     quota_settle(cache, index);
+}
+
+/* Tokens of the whole blocks that are to be adopted, by the tier that they came from. */
+static void count_tiers(pkv_cache *cache, int32_t num_adopted, int32_t tier_cached[PKV_MAX_TIERS])
+{
+    struct offload *offload = &cache->offload;
+    for (int32_t i = 0; offload->num_tiers > 0 && i < num_adopted; i++) {
+        const uint8_t origin = offload->origins[cache->reuse.matched[i].index];
+        if (origin != 0) {
+            tier_cached[origin - 1] += cache->reuse.block_size;
+            offload->stats[origin - 1].hit_tokens += (uint64_t)cache->reuse.block_size;
+        }
+    }
 }
 
 static void count(pkv_cache *cache, const struct admission_request *request, int32_t num_cached,
@@ -88,14 +120,15 @@ static enum pkv_status admit(pkv_cache *cache, pkv_seq handle, struct admission_
         return status;
     }
     const int32_t num_cached = admission_num_cached(cache, &decision);
-    take(cache, request, &decision);
-    count(cache, request, num_cached, decision.num_copied);
-    const struct pkv_admission found = {
+    struct pkv_admission found = {
         .num_cached = num_cached,
         .num_to_write = request->prompt->num_tokens - num_cached,
         .num_blocks = (int32_t)decision.num_blocks,
         .num_copied = decision.num_copied,
     };
+    count_tiers(cache, decision.num_adopted, found.tier_cached);
+    take(cache, request, &decision);
+    count(cache, request, num_cached, decision.num_copied);
     sized_fill(admission, &found);
     return PKV_OK;
 }

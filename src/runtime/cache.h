@@ -21,6 +21,8 @@
  *   pin             the records of pinned prefixes
  *   wait            the threads that wait for room
  *   swap_area       the memory that sequences are swapped out to
+ *   store_queue, ticket, tier_known, offload: tiers: what is to be stored, what is prefetched, what
+ *                   is known of them
  *   reuse           the prefix index over the groups (fingerprint: what enters every key)
  *   cache           this file
  *
@@ -36,11 +38,13 @@
  *   admission       what admission and its dry run, the probe, both decide
  *   save_geometry, save_options, save_payload: what a saved file says of cache and sequence
  *   load_plan       a saved file, read and verified
+ *   transfer, gather, prefetch, tier_poll: what workers do without the mutex, what they do next,
+ *                   how that takes effect
  *   batch, step_row, step_plan, step_layer: the parts of a step (see step.h)
  *
  *   cache_size, cache_create, cache_info, sequence_api, seq_info, fork, truncate, admit, wait_free,
  *   swap_out, swap_in, probe, pin_api, quota_api, events_api, priority, flush, visit, keys, stats,
- *   metrics, check, step_begin, step_end, .., save, load: the public calls
+ *   metrics, check, tier_work, tier_api, step_begin, step_end, .., save, load: the public calls
  *
  * The mutex guards everything not said to be constant after create. What an open step reads while
  * it is not held (attend) does not change until commit or abort: the step's own arrays, the tables
@@ -52,6 +56,7 @@
 
 #include "base/error.h"
 #include "runtime/layer.h"
+#include "runtime/offload.h"
 #include "runtime/pin.h"
 #include "runtime/reuse.h"
 #include "runtime/swap_area.h"
@@ -86,6 +91,7 @@ struct pkv_cache {
     struct swap_area swap;
     struct pin_records pins;
     struct events events;
+    struct offload offload;
     struct wait_record *first_wait;
     struct block_tally *tallies; /* scratch of a check: one a block of the largest group */
 };
@@ -136,6 +142,17 @@ static inline enum pkv_status cache_check_reuse(const pkv_cache *cache)
     return cache_has_reuse(cache)
                ? PKV_OK
                : refuse(PKV_UNSUPPORTED, "the cache was created without prefix_cache");
+}
+
+/* PKV_INVALID_ARGUMENT for no cache, PKV_UNSUPPORTED for one without tiers. Likewise. */
+static inline enum pkv_status cache_check_tiers(const pkv_cache *cache)
+{
+    if (cache == NULL) {
+        return INVALID("cache is NULL");
+    }
+    return cache->offload.num_tiers > 0
+               ? PKV_OK
+               : refuse(PKV_UNSUPPORTED, "the cache was created without tiers");
 }
 
 #endif

@@ -44,6 +44,27 @@ static void carve_event_tokens(const struct pkv_cache_config *config, struct eve
     }
 }
 
+/* The arrays of tiers: none without them. */
+static enum pkv_status carve_offload(const struct pkv_cache_config *config,
+                                     const struct config_budget *budget, pkv_cache *cache,
+                                     struct carver *carver)
+{
+    int32_t num_blocks[CONFIG_MAX_PREFIX_GROUPS];
+    for (int32_t g = 0; config->num_tiers > 0 && g < config->num_groups; g++) {
+        struct config_group of;
+        const enum pkv_status status = config_group_of(config, budget, g, &of);
+        if (status != PKV_OK) {
+            return status;
+        }
+        num_blocks[g] = of.config.num_blocks;
+    }
+    if (config->num_tiers > 0) {
+        offload_carve(config, num_blocks, reuse_num_nodes(config, num_blocks), &cache->offload,
+                      carver);
+    }
+    return PKV_OK;
+}
+
 /* The arrays of the prefix cache: none without it. */
 static void carve_reuse(const struct pkv_cache_config *config, pkv_cache *cache,
                         struct carver *carver)
@@ -74,7 +95,10 @@ enum pkv_status cache_carve(const struct pkv_cache_config *config,
     for (int32_t i = 0; i < config->num_layers; i++) {
         constants_copy(config, i, carver, cache->layer_configs);
     }
-    const enum pkv_status status = carve_groups(config, budget, cache, carver);
+    enum pkv_status status = carve_groups(config, budget, cache, carver);
+    if (status == PKV_OK) {
+        status = carve_offload(config, budget, cache, carver);
+    }
     if (status != PKV_OK) {
         return status;
     }

@@ -7,10 +7,13 @@
 #include "runtime/constants.h"
 #include "runtime/fingerprint.h"
 #include "runtime/handle.h"
+#include "runtime/tier_work.h"
 
 static void free_cache(pkv_cache *cache)
 {
     const struct pkv_hooks hooks = cache->mem.user;
+    tier_threads_stop(cache);
+    offload_free(&cache->offload, &cache->mem.routed);
     reuse_free(&cache->reuse, &cache->mem.routed);
     for (int32_t g = 0; cache->groups != NULL && g < cache->config.num_groups; g++) {
         pkv_plan_destroy(cache->groups[g].step.plan);
@@ -129,6 +132,20 @@ static enum pkv_status build_reuse(pkv_cache *cache, uint64_t generation)
     return status;
 }
 
+/* Tiers, and the threads that read and write them. */
+static enum pkv_status build_offload(pkv_cache *cache, uint64_t generation)
+{
+    struct pkv_cache_config *config = &cache->config;
+    if (config->num_tiers == 0) {
+        return PKV_OK;
+    }
+    enum pkv_status status = offload_build(&cache->offload, config, cache->reuse.index,
+                                           cache->groups, generation, &cache->mem.routed);
+    config->tiers = cache->offload.tiers;
+    cache->events.known = &cache->offload.known;
+    return status == PKV_OK ? tier_threads_start(cache) : status;
+}
+
 static enum pkv_status build_attention(pkv_cache *cache)
 {
     enum pkv_status status = pkv_workspace_create(cache->config.num_threads, cache->config.isa,
@@ -161,7 +178,10 @@ static enum pkv_status build(pkv_cache *cache, const struct config_budget *budge
         cache->config.swap_bytes = cache->swap.bytes;
         cache->config.swap_path = NULL; /* the caller's */
     }
-    return status == PKV_OK ? build_attention(cache) : status;
+    if (status == PKV_OK) {
+        status = build_attention(cache);
+    }
+    return status == PKV_OK ? build_offload(cache, generation) : status;
 }
 
 enum pkv_status pkv_cache_create(const struct pkv_cache_config *given, pkv_cache **cache)
@@ -210,6 +230,9 @@ void pkv_cache_close(pkv_cache *cache)
     if (cache != NULL) {
         cache_lock(cache);
         cache->is_closed = true;
+        if (cache->offload.num_tiers > 0) {
+            pthread_cond_broadcast(&cache->offload.has_work);
+        }
         cache_unlock(cache);
     }
 }
@@ -221,9 +244,13 @@ enum pkv_status pkv_cache_destroy(pkv_cache *cache, bool force)
     }
     cache_lock(cache);
     const bool is_open = cache->step.is_open;
+    const int32_t num_tickets = cache->offload.tickets.num_open;
     cache_unlock(cache);
     if (is_open && !force) {
         return refuse(PKV_BUSY, "a step is open");
+    }
+    if (num_tickets > 0 && !force) {
+        return refuse(PKV_BUSY, "%d tickets are open", num_tickets);
     }
     free_cache(cache);
     return PKV_OK;

@@ -37,6 +37,12 @@ static enum pkv_status size_of(const struct pkv_cache_config *config,
     if (status == PKV_OK) {
         status = add_groups(config, budget, sizes);
     }
+    size_t tickets = 0;
+    if (status == PKV_OK && config->num_tiers > 0 &&
+        (!offload_size(config, &tickets) ||
+         !checked_add(sizes->table_bytes, tickets, &sizes->table_bytes))) {
+        status = INVALID("max_tickets = %d: their tables overflow size_t", config->max_tickets);
+    }
     if (status == PKV_OK) {
         sizes->swap_bytes = counted.swap.bytes;
         sizes->metadata_bytes +=

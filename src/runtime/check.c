@@ -10,6 +10,7 @@
 #include "base/report.h"
 #include "prefix/prefix_check.h"
 #include "runtime/check_group.h"
+#include "runtime/check_tiers.h"
 #include "runtime/swap.h"
 
 static void check_seq(const pkv_cache *cache, int32_t i, struct report *report)
@@ -133,6 +134,7 @@ int32_t pkv_cache_check(pkv_cache *cache)
     check_seqs(cache, &report);
     swap_check(cache, &report);
     check_reuse(cache, &report);
+    check_tiers(cache, &report);
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
         cache_yield(cache);
         check_group(cache, g, &report);

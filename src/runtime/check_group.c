@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "prefix/prefix_blocks.h"
+#include "runtime/check_tiers.h"
 #include "runtime/reservation.h"
 
 static bool is_block(const struct group *group, int32_t block)
@@ -227,6 +228,7 @@ static void check_paged(pkv_cache *cache, int32_t g, struct report *report)
                   "the runs of blocks in tables (group %d, %d found)", g, (int32_t)num_runs);
     count_step_references(cache, g, report);
     check_pinned(cache, g, report);
+    check_tiers_count(cache, g, report);
     for (int32_t block = 0; block < num_blocks; block++) {
         check_block(cache, g, block, report);
     }

@@ -17,12 +17,23 @@ int32_t config_num_owners(const struct pkv_cache_config *config, int32_t g)
     return count;
 }
 
+#define DEFAULT_TICKETS 64
+
 struct pkv_cache_config config_resolve(const struct pkv_cache_config *config)
 {
     struct pkv_cache_config resolved = *config;
     /* A sequence is in a batch at most once, so a batch never has more rows than sequences. */
     if (resolved.max_step_rows == 0 || resolved.max_step_rows > resolved.max_seqs) {
         resolved.max_step_rows = resolved.max_seqs;
+    }
+    if (resolved.num_tiers == 0) {
+        resolved.tiers = NULL;
+        resolved.num_tier_threads = 0;
+        resolved.max_tickets = 0;
+        resolved.max_store_blocks = 0;
+        resolved.no_write_behind = false;
+    } else if (resolved.max_tickets == 0) {
+        resolved.max_tickets = DEFAULT_TICKETS;
     }
     return resolved;
 }

@@ -17,6 +17,9 @@
 /* Groups of a cache with prefix_cache. */
 #define CONFIG_MAX_PREFIX_GROUPS 64
 
+#define CONFIG_MAX_TIER_THREADS 64
+#define CONFIG_MAX_TICKETS (1 << 16)
+
 /* A byte budget shared out over the groups whose num_blocks is 0:
  *
  *   shared_bytes = bytes - payload of the groups that are fixed

@@ -171,6 +171,28 @@ static enum pkv_status check_prefix_cache(const struct pkv_cache_config *config)
     return PKV_OK;
 }
 
+/* Without tiers their fields are not read. */
+static enum pkv_status check_tiers(const struct pkv_cache_config *config)
+{
+    const struct bound bounds[] = {
+        {"num_tier_threads", config->num_tier_threads, 0, CONFIG_MAX_TIER_THREADS},
+        {"max_tickets", config->max_tickets, 0, CONFIG_MAX_TICKETS},
+        {"max_store_blocks", config->max_store_blocks, 0, INT32_MAX},
+    };
+    if (config->num_tiers == 0) {
+        return PKV_OK;
+    }
+    if (!config->prefix_cache) {
+        return INVALID("num_tiers = %d without prefix_cache", config->num_tiers);
+    }
+    for (int32_t t = 0; t < config->num_tiers; t++) {
+        if (config->tiers == NULL || config->tiers[t] == NULL) {
+            return INVALID("tiers[%d] is NULL", t);
+        }
+    }
+    return check_bounds("", bounds, sizeof bounds / sizeof bounds[0]);
+}
+
 static enum pkv_status check_whole(const struct pkv_cache_config *config)
 {
     const struct bound bounds[] = {
@@ -190,10 +212,14 @@ static enum pkv_status check_whole(const struct pkv_cache_config *config)
         {"fingerprint_bytes", config->fingerprint_bytes, 0, INT32_MAX},
         {"masked_hash_bits", config->masked_hash_bits, 0, PREFIX_KEY_BITS},
         {"min_blank_percent", config->min_blank_percent, 0, 100},
+        {"num_tiers", config->num_tiers, 0, PKV_MAX_TIERS},
     };
     enum pkv_status status = check_bounds("", bounds, sizeof bounds / sizeof bounds[0]);
     if (status == PKV_OK) {
         status = label_check(config->metrics_label);
+    }
+    if (status == PKV_OK) {
+        status = check_tiers(config);
     }
     if (status != PKV_OK) {
         return status;

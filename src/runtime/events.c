@@ -25,7 +25,7 @@ void events_init(struct events *events, const struct prefix_index *index, int32_
 }
 
 /* Tag and length go before each field's bytes, so no two sets are written the same. */
-static struct pkv_block_key namespace_key(const struct prefix_index *index, int32_t namespace_id)
+struct pkv_block_key events_namespace_key(const struct prefix_index *index, int32_t namespace_id)
 {
     struct pkv_namespace_field fields[PKV_MAX_NAMESPACE_FIELDS];
     unsigned char text[PKV_MAX_NAMESPACE_FIELDS * (PKV_MAX_NAMESPACE_BYTES + 2 * sizeof(int32_t))];
@@ -51,7 +51,7 @@ struct event_keys events_keys(const struct prefix_index *index, struct prefix_re
         return keys;
     }
     keys.key = of->key;
-    keys.of_namespace = namespace_key(index, of->namespace_id);
+    keys.of_namespace = events_namespace_key(index, of->namespace_id);
     keys.depth = of->depth;
     const struct prefix_node *parent = prefix_index_node(index, of->parent);
     if (parent != NULL) {
@@ -120,11 +120,54 @@ static void record(struct events *events, const struct pkv_event *event, struct 
     record_tokens(events, to->number, node);
 }
 
-/* A node that is not live any more was flushed, whenever its blocks go. */
-static enum pkv_event_reason reason_of_removal(const struct prefix_index *index,
-                                               struct prefix_ref node)
+/* Tiers that have a block of these groups in all of them, or, of no groups, in some. */
+static uint64_t tiers_of(const struct events *events, struct pkv_block_key key, uint64_t groups)
 {
-    return prefix_index_is_live(index, node) ? PKV_REASON_CAPACITY : PKV_REASON_FLUSH;
+    uint32_t in_all = (1u << PKV_MAX_TIERS) - 1;
+    uint32_t in_some = 0;
+    for (int32_t g = 0; events->known != NULL && g < events->index->config.num_groups; g++) {
+        const uint32_t tiers = tier_known_get(events->known, key, g);
+        in_some |= tiers;
+        in_all &= (groups >> g & 1) != 0 ? tiers : in_all;
+    }
+    return groups != 0 && events->known != NULL ? in_all : in_some;
+}
+
+/* What happened to a node that is not stale, without kind and reason. */
+static struct pkv_event event_of(const struct events *events, struct prefix_ref node)
+{
+    const struct event_keys keys = events_keys(events->index, node);
+    const uint64_t groups = groups_of(events->index, node);
+    return (struct pkv_event){
+        .key = keys.key,
+        .parent_key = keys.parent,
+        .namespace_key = keys.of_namespace,
+        .groups = groups,
+        .depth = keys.depth,
+        .tiers = tiers_of(events, keys.key, groups),
+    };
+}
+
+/* Records it, or adds it to the newest one, if that is of its kind and of the same block. */
+static void record_change(struct events *events, const struct pkv_event *event,
+                          struct prefix_ref node)
+{
+    struct pkv_event *newest = newest_of(events, event);
+    if (newest != NULL) {
+        newest->groups = event->groups;
+        newest->tiers = event->tiers;
+    } else {
+        record(events, event, node);
+    }
+}
+
+/* A node that is not live any more was flushed, whenever its blocks go. */
+static enum pkv_event_reason reason_of_removal(const struct events *events, struct prefix_ref node,
+                                               uint64_t tiers)
+{
+    return !prefix_index_is_live(events->index, node) ? PKV_REASON_FLUSH
+           : tiers != 0                               ? PKV_REASON_DEMOTED
+                                                      : PKV_REASON_CAPACITY;
 }
 
 void events_observe(void *context, enum prefix_change change, struct prefix_ref node)
@@ -135,23 +178,27 @@ void events_observe(void *context, enum prefix_change change, struct prefix_ref 
     if (events->capacity == 0 || of == NULL || of->epoch < events->cleared_epoch) {
         return;
     }
-    const struct event_keys keys = events_keys(events->index, node);
-    const uint64_t groups = groups_of(events->index, node);
-    const struct pkv_event event = {
-        .kind = is_stored ? PKV_EVENT_STORED : PKV_EVENT_REMOVED,
-        .reason = is_stored ? PKV_REASON_COMMIT : reason_of_removal(events->index, node),
-        .key = keys.key,
-        .parent_key = keys.parent,
-        .namespace_key = keys.of_namespace,
-        .groups = groups,
-        .depth = keys.depth,
-    };
-    struct pkv_event *newest = newest_of(events, &event);
-    if (newest != NULL) {
-        newest->groups = groups;
+    struct pkv_event event = event_of(events, node);
+    if (is_stored) {
+        event.kind = events->is_onboarding ? PKV_EVENT_ONBOARDED : PKV_EVENT_STORED;
+        event.reason = events->is_onboarding ? PKV_REASON_PREFETCH : PKV_REASON_COMMIT;
     } else {
-        record(events, &event, node);
+        event.kind = PKV_EVENT_REMOVED;
+        event.reason = reason_of_removal(events, node, event.tiers);
     }
+    record_change(events, &event, node);
+}
+
+void events_offload(struct events *events, struct prefix_ref node)
+{
+    const struct prefix_node *of = prefix_index_node(events->index, node);
+    if (events->capacity == 0 || of == NULL || of->epoch < events->cleared_epoch) {
+        return;
+    }
+    struct pkv_event event = event_of(events, node);
+    event.kind = PKV_EVENT_OFFLOADED;
+    event.reason = PKV_REASON_STORE;
+    record_change(events, &event, node);
 }
 
 void events_clear(struct events *events)

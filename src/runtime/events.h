@@ -7,6 +7,7 @@
 
 #include "pagedkv/metrics.h"
 #include "prefix/prefix_index.h"
+#include "runtime/tier_known.h"
 
 /* The last events: number n lies in ring[n % capacity].
  *
@@ -21,6 +22,8 @@ struct events {
     int32_t *token_ids;    /* [capacity][block_size] of the events' blocks; NULL = not kept */
     uint64_t *token_extra; /* likewise */
     const struct prefix_index *index;
+    const struct tier_known *known; /* NULL: no tiers */
+    bool is_onboarding;             /* what is stored comes from a tier */
     int32_t capacity;
     uint64_t first;
     uint64_t next;
@@ -35,6 +38,9 @@ void events_init(struct events *events, const struct prefix_index *index, int32_
 
 /* The index's observer; context is the struct events. */
 void events_observe(void *context, enum prefix_change change, struct prefix_ref node);
+
+/* The block of a node is in more tiers now. */
+void events_offload(struct events *events, struct prefix_ref node);
 
 /* The index was reset: all that was stored before is gone. */
 void events_clear(struct events *events);
@@ -61,6 +67,9 @@ struct event_keys {
     struct pkv_block_key of_namespace;
     int32_t depth;
 };
+/* Of a namespace, as events and tiers name it. */
+struct pkv_block_key events_namespace_key(const struct prefix_index *index, int32_t namespace_id);
+
 struct event_keys events_keys(const struct prefix_index *index, struct prefix_ref node);
 
 #endif

@@ -70,6 +70,7 @@ enum pkv_status pkv_namespace_flush(pkv_cache *cache, const struct pkv_namespace
     struct prefix_swept swept = {0};
     cache_lock(cache);
     prefix_index_flush(cache->reuse.index, field);
+    offload_raise(&cache->offload, field);
     pin_end_flushed(&cache->pins);
     const struct pkv_flush_report found = {.held = num_held(cache)};
     sweep(cache, &swept);
@@ -96,6 +97,7 @@ enum pkv_status pkv_cache_reset(pkv_cache *cache, bool force, struct pkv_flush_r
         return refuse(PKV_BUSY, "%d blocks are held", found.held);
     }
     prefix_index_reset(cache->reuse.index);
+    offload_raise(&cache->offload, NULL);
     pin_end_flushed(&cache->pins);
     found.held = num_held(cache);
     events_clear(&cache->events);

@@ -23,8 +23,7 @@ int32_t match_max_blocks(const pkv_cache *cache, const struct pkv_prompt *prompt
                : 0;
 }
 
-/* What each group's queries see, for sequences like `prototype`. */
-static const struct prefix_window *windows_of(pkv_cache *cache, const struct seq *prototype)
+const struct prefix_window *match_windows(pkv_cache *cache, const struct seq *prototype)
 {
     struct prefix_window *windows = cache->reuse.windows;
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
@@ -37,9 +36,7 @@ static const struct prefix_window *windows_of(pkv_cache *cache, const struct seq
     return windows;
 }
 
-/* As many leading blocks as do not end inside a bidirectional range of the prompt, whose tokens are
- * computed together. */
-static int32_t uncut_blocks(const struct pkv_prompt *prompt, int32_t num_blocks, int32_t block_size)
+int32_t match_uncut(const struct pkv_prompt *prompt, int32_t num_blocks, int32_t block_size)
 {
     for (int32_t i = prompt->num_bidirectional - 1; i >= 0; i--) {
         const struct pkv_token_range *range = &prompt->bidirectional[i];
@@ -70,13 +67,13 @@ int32_t match_prefix(pkv_cache *cache, const struct seq *prototype, const struct
     }
     reuse->num_known = match_chain(cache, prototype, prompt, max_blocks);
     int32_t count = reuse->num_known;
-    const struct prefix_window *windows = windows_of(cache, prototype);
+    const struct prefix_window *windows = match_windows(cache, prototype);
     int32_t before;
     do { /* what is resident of a shorter prefix may be cut by an earlier range */
         before = count;
         count = prefix_index_resident(reuse->index, reuse->matched, count, windows,
                                       &reuse->num_furthest);
-        count = uncut_blocks(prompt, count, reuse->block_size);
+        count = match_uncut(prompt, count, reuse->block_size);
     } while (count < before);
     return count;
 }
@@ -123,7 +120,7 @@ int32_t match_longest(pkv_cache *cache, const struct seq *prototype,
         return match_prefix(cache, prototype, prompt, max_blocks);
     }
     const int32_t max_tokens = max_tokens_of(cache, prompt, max_cached);
-    const struct prefix_window *windows = windows_of(cache, prototype);
+    const struct prefix_window *windows = match_windows(cache, prototype);
     reuse->num_known = match_chain(cache, prototype, prompt, max_blocks);
     int32_t count = reuse->num_known;
     for (;;) { /* whole blocks may end inside a range when what follows them ends behind it */
@@ -153,7 +150,7 @@ static int32_t match_in_group(const struct reuse *reuse, const struct pkv_prompt
         before = count;
         count = prefix_index_resident_in(reuse->index, reuse->matched, count, group,
                                          &reuse->windows[group]);
-        count = uncut_blocks(prompt, count, reuse->block_size);
+        count = match_uncut(prompt, count, reuse->block_size);
     } while (count < before);
     return count;
 }
@@ -163,7 +160,7 @@ void match_groups(pkv_cache *cache, const struct seq *prototype, const struct pk
 {
     struct reuse *reuse = &cache->reuse;
     const int32_t count = match_chain(cache, prototype, prompt, max_blocks);
-    (void)windows_of(cache, prototype);
+    (void)match_windows(cache, prototype);
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
         group_blocks[g] = match_in_group(reuse, prompt, g, count);
     }
@@ -217,8 +214,8 @@ int32_t match_pending(const pkv_cache *cache, const struct seq *prototype,
             continue;
         }
         const int32_t shared =
-            uncut_blocks(prompt, shared_blocks(cache, prototype, prompt, i, max_blocks),
-                         cache->reuse.block_size);
+            match_uncut(prompt, shared_blocks(cache, prototype, prompt, i, max_blocks),
+                        cache->reuse.block_size);
         if (shared > seq->reuse.num_published) {
             longest = max_i32(longest, shared);
         }

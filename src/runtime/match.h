@@ -12,6 +12,14 @@
 int32_t match_max_blocks(const pkv_cache *cache, const struct pkv_prompt *prompt,
                          int32_t max_cached);
 
+/* What each group's queries see, for sequences like `prototype`: [num_groups], until the next call.
+ */
+const struct prefix_window *match_windows(pkv_cache *cache, const struct seq *prototype);
+
+/* As many leading blocks as do not end inside a bidirectional range of the prompt, whose tokens are
+ * computed together. */
+int32_t match_uncut(const struct pkv_prompt *prompt, int32_t num_blocks, int32_t block_size);
+
 /* The nodes of at most max_blocks leading blocks, whether they have blocks or not, into
  * reuse.matched; returns how many there are. */
 int32_t match_chain(pkv_cache *cache, const struct seq *prototype, const struct pkv_prompt *prompt,

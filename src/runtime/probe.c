@@ -10,6 +10,7 @@
 #include "runtime/admission.h"
 #include "runtime/match.h"
 #include "runtime/namespace.h"
+#include "runtime/prefetch.h"
 #include "runtime/seq_options.h"
 #include "runtime/shortage.h"
 
@@ -24,6 +25,10 @@ static void probe_open(pkv_cache *cache, struct admission_request *request,
     probe->num_copied = decision.num_copied;
     probe->num_pending = match_pending(cache, request->prototype, request->prompt,
                                        probe->num_cached, request->max_cached);
+    if (cache->offload.num_tiers > 0) {
+        prefetch_probe(cache, request->prototype, fields, request->prompt, request->max_cached,
+                       probe->num_cached, probe->tier_cached);
+    }
     if (probe->status == PKV_OK) {
         probe->num_blocks = (int32_t)decision.num_blocks;
     }

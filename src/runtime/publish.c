@@ -85,6 +85,9 @@ static void publish_entry(pkv_cache *cache, struct group *group, int32_t seq, in
     if (canonical == own) {
         block_freeze(&group->blocks, own);
         cache->counters.stored_blocks++;
+        if (!cache->config.no_write_behind) {
+            offload_store(&cache->offload, node, group->index, own);
+        }
     } else if (canonical != NO_BLOCK && may_merge(group, own)) {
         const bool slides = seq_table_slides(&group->tables.at[seq]);
         block_adopt(&group->blocks, canonical, slides);
@@ -235,6 +238,7 @@ static bool publish_next(pkv_cache *cache, int32_t seq)
     }
     prefix_index_claim(cache->reuse.index, node, reuse->priority, reuse->retention_ns);
     if (result == PREFIX_NEW) {
+        offload_clear_origin(&cache->offload, node);
         prefix_index_continue(cache->reuse.index, reuse->newest, cache->seqs.at[seq].max_rewind);
     }
     for (int32_t g = 0; g < cache->config.num_groups; g++) {

@@ -35,6 +35,12 @@ static enum pkv_status check_num_nodes(const struct pkv_cache_config *config,
     return PKV_OK;
 }
 
+int64_t reuse_num_nodes(const struct pkv_cache_config *config, const int32_t *num_blocks)
+{
+    const struct prefix_config of = index_config(config);
+    return prefix_index_nodes_of(&of, num_blocks);
+}
+
 enum pkv_status reuse_add_sizes(const struct pkv_cache_config *config, const int32_t *num_blocks,
                                 struct pkv_cache_sizes *sizes)
 {

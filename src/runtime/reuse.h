@@ -27,6 +27,9 @@ struct reuse {
     struct prefix_window *windows; /* [num_groups] */
 };
 
+/* Nodes of the index of a config; num_blocks [num_groups] are those in force. */
+int64_t reuse_num_nodes(const struct pkv_cache_config *config, const int32_t *num_blocks);
+
 /* Adds what reuse takes, beside its arrays, to *sizes. num_blocks [num_groups] are those in force.
  * PKV_INVALID_ARGUMENT. O(groups). */
 enum pkv_status reuse_add_sizes(const struct pkv_cache_config *config, const int32_t *num_blocks,

@@ -391,7 +391,7 @@ static void ranges_without_their_counts_refuse_in_a_batch(void)
 static void assert_prompt_refuses(struct runtime_case *c, pkv_seq seq,
                                   const struct pkv_prompt *prompt, const char *culprit)
 {
-    struct pkv_admission admission = {sizeof admission, -1, -1, -1, -1};
+    struct pkv_admission admission = {sizeof admission, -1, -1, -1, -1, {0}};
     struct pkv_probe probe = {.size = sizeof probe};
     pkv_pin pin;
     int32_t num_pinned = -1;

@@ -129,7 +129,7 @@ static void calls_without_a_cache_or_a_place_for_the_answer_refuse(void)
 static void expect_prompt_refused(struct runtime_case *c, const struct pkv_prompt *prompt,
                                   const char *named)
 {
-    struct pkv_admission admission = {sizeof admission, -1, -1, -1, -1};
+    struct pkv_admission admission = {sizeof admission, -1, -1, -1, -1, {0}};
     struct pkv_probe probe = {.size = sizeof probe, .num_cached = -1};
     pkv_pin pin = {77};
     int32_t num_pinned = -1;
@@ -165,7 +165,7 @@ static void bad_prompts_refuse(void)
 static void a_prompt_without_tokens_is_taken(void)
 {
     struct runtime_case c;
-    struct pkv_admission admission = {sizeof admission, -1, -1, -1, -1};
+    struct pkv_admission admission = {sizeof admission, -1, -1, -1, -1, {0}};
     struct pkv_probe probe = {.size = sizeof probe, .num_cached = -1};
     pkv_pin pin = {77};
     int32_t num_pinned = -1;

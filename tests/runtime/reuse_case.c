@@ -121,7 +121,7 @@ struct pkv_prompt prefix_prompt(const struct prefix_seq *seq, int32_t num_tokens
 enum pkv_status prefix_admit(struct runtime_case *c, struct prefix_seq *seq, int32_t num_tokens,
                              int32_t reserve, int32_t *num_cached)
 {
-    struct pkv_admission admission = {sizeof admission, -1, -1, -1, -1};
+    struct pkv_admission admission = {sizeof admission, -1, -1, -1, -1, {0}};
     struct pkv_shortage shortage = {.size = sizeof shortage};
     const struct pkv_prompt prompt = prefix_prompt(seq, num_tokens);
     const enum pkv_status status = pkv_seq_admit(c->cache, seq->seq.handle, &prompt, reserve,

@@ -10,7 +10,7 @@ static const int32_t tokens[CASE_MAX_LENGTH];
 /* A stale, foreign or zeroed handle answers so everywhere and changes nothing. */
 static void assert_stale(struct runtime_case *c, pkv_seq seq)
 {
-    struct pkv_admission admission = {sizeof admission, -1, -1, -1, -1};
+    struct pkv_admission admission = {sizeof admission, -1, -1, -1, -1, {0}};
     struct pkv_shortage shortage = {sizeof shortage, -7, -7, -7, -7, -7, -7, -7};
     pkv_seq child = {0};
     pkv_step step = {0};
@@ -196,7 +196,7 @@ static void bad_admissions_refuse(void)
 {
     struct runtime_case c;
     struct case_seq a;
-    struct pkv_admission admission = {sizeof admission, -1, -1, -1, -1};
+    struct pkv_admission admission = {sizeof admission, -1, -1, -1, -1, {0}};
     case_init(&c);
     c.groups[0].num_blocks = 40; /* blocks enough for more than max_seq_len */
     case_open(&c);

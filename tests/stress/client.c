@@ -352,10 +352,19 @@ static const struct {
     void (*run)(struct client *client);
     int32_t weight;
 } acts[] = {
-    {"arrive", arrive, 24},   {"pass by", pass_by, 12}, {"probe", probe, 12},
-    {"fork", fork_one, 8},    {"cut", cut, 8},          {"admit again", admit_again, 8},
-    {"end", end, 6},          {"pin", pin, 6},          {"administer", client_administer, 1},
-    {"look", client_look, 1}, {"save", client_save, 4}, {"swap", swap, 8},
+    {"arrive", arrive, 24},
+    {"pass by", pass_by, 12},
+    {"probe", probe, 12},
+    {"fork", fork_one, 8},
+    {"cut", cut, 8},
+    {"admit again", admit_again, 8},
+    {"end", end, 6},
+    {"pin", pin, 6},
+    {"administer", client_administer, 1},
+    {"look", client_look, 1},
+    {"offload", client_offload, 8},
+    {"swap", swap, 8},
+    {"save", client_save, 4},
 };
 enum { NUM_ACTS = sizeof acts / sizeof acts[0] };
 
@@ -391,5 +400,6 @@ void *client_live(void *argument)
     for (int32_t i = 0; i < PINS_A_CLIENT; i++) {
         unpin(client, &client->pins[i]);
     }
+    client_close_tickets(client);
     return NULL;
 }

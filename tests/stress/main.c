@@ -118,6 +118,8 @@ static void close_run(void)
     stepper_finish(&run.stepper);
     close_cache(world);
     world_quiet(world);
+    world_expect(world, "flush", pkv_tier_flush(world->cache, UINT64_MAX, NULL), PKV_OK, PKV_OK,
+                 PKV_OK);
     world_expect(world, "expire", pkv_prefix_expire(world->cache, UINT64_MAX, NULL), PKV_OK, PKV_OK,
                  PKV_OK);
     for (int32_t g = 0; g < world->config.num_groups; g++) {
@@ -129,6 +131,7 @@ static void close_run(void)
     run.stats.size = sizeof run.stats;
     world_expect(world, "stats", pkv_cache_stats(world->cache, &run.stats), PKV_OK, PKV_OK, PKV_OK);
     world_expect(world, "destroy", pkv_cache_destroy(world->cache, false), PKV_OK, PKV_OK, PKV_OK);
+    memory_tier_close(&world->tier);
     for (int32_t i = 0; i < NUM_CLIENTS; i++) {
         replay_close(&run.clients[i].replay);
     }
@@ -215,6 +218,8 @@ static void everything_that_was_to_happen_happened(void)
     say("cuts", atomic_load(&tally->cuts));
     say("pins", atomic_load(&tally->pins));
     say("loads", atomic_load(&tally->loads));
+    say("prefetches", atomic_load(&tally->prefetches));
+    say("tokens from the tier", atomic_load(&tally->loaded_tokens));
     say("waits", atomic_load(&tally->waits));
     say("swaps", atomic_load(&tally->swaps));
     say("busy", atomic_load(&tally->busy));

@@ -126,6 +126,7 @@ void replay_open(struct replay *replay, struct world *world)
     config.max_step_rows = 0;
     config.num_threads = 1;
     config.prefix_cache = false;
+    config.num_tiers = 0;
     config.watermark_blocks = 0;
     config.hooks = test_hooks(&replay->memory);
     world_expect(world, "create of a replay", pkv_cache_create(&config, &replay->cache), PKV_OK,

@@ -57,6 +57,10 @@ void world_configure(struct world *world, int variant)
     }
     add_layer(world, 0);
     config->hooks = test_hooks(&world->memory);
+    config->tiers = &world->tier.tier;
+    config->num_tiers = 1;
+    config->num_tier_threads = 1 - variant; /* or the clients do the work */
+    config->max_tickets = NUM_CLIENTS;
 }
 
 void world_open(struct world *world)
@@ -66,6 +70,8 @@ void world_open(struct world *world)
     for (int32_t i = 0; i < NUM_REQUESTS; i++) {
         pthread_mutex_init(&world->requests[i].lock, NULL);
     }
+    memory_tier_open(&world->tier, "memory");
+    world->tier.capacity = TIER_VALUES;
     ASSERT_STATUS(PKV_OK, pkv_cache_create(&world->config, &world->cache));
     test_eager_threads(world->cache->workspace);
 }

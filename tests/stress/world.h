@@ -14,10 +14,11 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "support/test.h"
+#include "support/memory_tier.h"
 
 enum { NUM_CLIENTS = 8, NUM_REQUESTS = 24, MAX_LENGTH = 64, MAX_ROWS = 6, MAX_CHUNK = 24 };
 enum { MAX_GROUPS = 2, MAX_LAYERS = 3, NUM_TENANTS = 3, MAX_BATCH = MAX_ROWS * MAX_CHUNK };
+enum { TICKETS_A_CLIENT = 2, TIER_VALUES = 300 };
 enum { HEADS = 4, KV_HEADS = 2, WIDTH = 8, BLOCK_SIZE = 4, TENANT_BEGINS = 8, PINS_A_CLIENT = 3 };
 
 enum request_state {
@@ -53,6 +54,7 @@ struct gate {
 struct tally {
     atomic_llong calls, steps, aborts, short_steps, hits, busy, in_step_destroys, raced_destroys;
     atomic_llong forks, cuts, pins, loads, waits, swaps, quiet, checked_tokens, checked_requests;
+    atomic_llong prefetches, loaded_tokens;
 };
 
 struct world {
@@ -60,6 +62,7 @@ struct world {
     struct pkv_group_config groups[MAX_GROUPS];
     struct pkv_layer_config layers[MAX_LAYERS];
     struct test_memory memory;
+    struct memory_tier tier; /* smaller than what comes and goes */
     pkv_cache *cache;
     struct request requests[NUM_REQUESTS];
     struct gate gate;
@@ -132,12 +135,17 @@ struct client {
     int32_t index;
     struct test_random random;
     pkv_pin pins[PINS_A_CLIENT];
+    pkv_ticket tickets[TICKETS_A_CLIENT];
     struct replay replay;
 };
 void *client_live(void *client);
 
 /* A random request whose lock was free, now held, in this state or, with any_alive, a later one. */
 struct request *client_pick(struct client *client, enum request_state state, bool any_alive);
+
+/* Acts on tiers: prefetches, stores, work; and the end of what a client has open there. */
+void client_offload(struct client *client);
+void client_close_tickets(struct client *client);
 
 /* Acts that serve no request. */
 void client_look(struct client *client);

@@ -249,7 +249,7 @@ enum pkv_status case_admit(struct runtime_case *c, struct case_seq *seq, int32_t
                            int32_t reserve_tokens, struct pkv_shortage *shortage)
 {
     static const int32_t token_ids[CASE_MAX_LENGTH];
-    struct pkv_admission admission = {sizeof admission, -1, -1, -1, -1};
+    struct pkv_admission admission = {sizeof admission, -1, -1, -1, -1, {0}};
     const enum pkv_status status =
         pkv_seq_admit(c->cache, seq->handle, PROMPT(token_ids, num_tokens), reserve_tokens,
                       num_tokens, &admission, shortage);
