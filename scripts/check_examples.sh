@@ -23,7 +23,8 @@ for folder in ${PKV_MODELS:+"$PKV_MODELS"} ${PKV_SHARED:+"$PKV_SHARED/models"} .
     if [ -z "$models" ] && [ -r "$folder/stories260K.bin" ]; then models=$folder; fi
 done
 work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
+redis=
+trap 'if [ -n "$redis" ]; then kill "$redis"; fi; rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM
 passed=0
 failed=0
@@ -293,6 +294,57 @@ check_demo() {
     refused 'demo, an unknown argument' 'unknown argument what' "$demo" what 1
 }
 
+# --- disaggregated: it compares tokens and hits, whenever prefill is killed
+
+# A server on a free port of this machine, until the script ends; false = there is none.
+start_redis() {
+    server=$(command -v redis-server || command -v valkey-server) || return 1
+    for try in 0 1 2 3 4; do
+        port=$((20000 + ($$ * 7 + try * 1009) % 12000))
+        "$server" --port "$port" --bind 127.0.0.1 --save '' --appendonly no --dir "$work" \
+            >"$work/redis" 2>&1 &
+        redis=$!
+        for _ in 1 2 3 4 5 6 7 8 9 10; do
+            if grep -q 'Ready to accept' "$work/redis"; then return 0; fi
+            sleep 0.1
+        done
+        kill "$redis" 2>/dev/null
+        redis=
+    done
+    return 1
+}
+
+check_redis() {
+    if ! start_redis; then
+        echo 'skipped: disaggregated with Redis, no server is here'
+        return
+    fi
+    "$disaggregated" --redis "127.0.0.1:$port" >"$work/out" 2>&1
+    status=$?
+    if grep -q 'built without hiredis' "$work/out"; then
+        echo 'skipped: disaggregated with Redis, built without hiredis'
+    else
+        judge "$status" 'disaggregated, by Redis' "$(tail -n 1 "$work/out")"
+    fi
+    kill "$redis"
+    wait "$redis"
+    redis=
+}
+
+check_disaggregated() {
+    disaggregated=$build/examples/disaggregated
+    "$disaggregated" >"$work/out" 2>&1
+    judge $? 'disaggregated' "$(tail -n 1 "$work/out")"
+    for ms in 0 5 10 20 40 80; do
+        "$disaggregated" --kill-after "$ms" >"$work/out" 2>&1
+        judge $? "prefill is killed after $ms ms" "$(tail -n 1 "$work/out")"
+    done
+    check_redis
+    refused_numbers "$disaggregated" --kill-after
+    refused 'disaggregated, no address' 'not HOST:PORT' "$disaggregated" --redis what
+    refused 'disaggregated, an unknown argument' 'unknown argument what' "$disaggregated" what 1
+}
+
 check_small
 check_sizing
 check_speculative
@@ -304,5 +356,6 @@ else
 fi
 check_pagemap
 check_demo
+check_disaggregated
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]
