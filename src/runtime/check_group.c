@@ -53,6 +53,19 @@ static void check_entry(pkv_cache *cache, int32_t g, int32_t seq, int32_t i, str
     tally->writer_holds |= state->writer == seq;
 }
 
+/* What a save holds beside a table. */
+static void check_saved(pkv_cache *cache, int32_t g, int32_t seq, struct report *report)
+{
+    const struct group *group = &cache->groups[g];
+    const int32_t block = group->tables.at[seq].saved;
+    const bool is_held = is_block(group, block) && cache->seqs.at[seq].is_moving;
+    if (block != NO_BLOCK &&
+        report_expect(report, is_held, "a saved block outside a save (group %d, sequence %d)", g,
+                      seq)) {
+        cache->tallies[block].count++;
+    }
+}
+
 /* Returns the runs that the table's entries form. */
 static int64_t check_table(pkv_cache *cache, int32_t g, int32_t seq, struct report *report)
 {
@@ -222,6 +235,7 @@ static void check_paged(pkv_cache *cache, int32_t g, struct report *report)
     for (int32_t i = 0; i < cache->seqs.capacity; i++) {
         if (cache->seqs.at[i].state != SEQ_FREE) {
             num_runs += check_table(cache, g, i, report);
+            check_saved(cache, g, i, report);
         }
     }
     report_expect(report, num_runs == group->tables.num_runs,

@@ -376,6 +376,18 @@ void publish_again(pkv_cache *cache, int32_t seq)
     }
 }
 
+int32_t publish_block_of(const pkv_cache *cache, int32_t seq, int32_t group, int32_t i)
+{
+    const struct seq_reuse *reuse = &cache->seqs.at[seq].reuse;
+    if (!cache_has_reuse(cache) || i >= reuse->num_published) {
+        return NO_BLOCK;
+    }
+    const struct prefix_ref node = ancestor(cache->reuse.index, reuse, i + 1);
+    return prefix_index_node(cache->reuse.index, node) != NULL
+               ? prefix_index_block(cache->reuse.index, node, group)
+               : NO_BLOCK;
+}
+
 void publish_cut(pkv_cache *cache, int32_t seq, int32_t length)
 {
     struct prefix_index *index = cache->reuse.index;

@@ -34,6 +34,10 @@ void publish_met(pkv_cache *cache, int32_t seq, int32_t num_adopted);
  * retention point for sequences like `prototype`. */
 void publish_missed(pkv_cache *cache, const struct seq *prototype, struct prefix_ref furthest);
 
+/* The block of a group that holds entry i of what the sequence has published or adopted, in its
+ * table or not; NO_BLOCK when it is evicted, or entry i is not published. */
+int32_t publish_block_of(const pkv_cache *cache, int32_t seq, int32_t group, int32_t i);
+
 /* The sequence was cut to `length`. */
 void publish_cut(pkv_cache *cache, int32_t seq, int32_t length);
 

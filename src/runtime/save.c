@@ -9,8 +9,10 @@
 #include "base/error.h"
 #include "base/little_endian.h"
 #include "base/sized.h"
+#include "base/window.h"
 #include "pages/saved_file.h"
 #include "pages/saved_writer.h"
+#include "runtime/publish.h"
 #include "runtime/save_geometry.h"
 #include "runtime/save_options.h"
 #include "runtime/save_payload.h"
@@ -160,6 +162,36 @@ static enum pkv_status write_all(struct save *save, const struct saved_sink *sin
     return status;
 }
 
+/* What the sequence has published is hit up to the end of a block, and a query there may see one
+ * block that the sequence itself has seen the last of. While that block is still cached it is saved
+ * too, or a cache that loads the file would hit less, or nothing. */
+static void hold_hit(pkv_cache *cache, struct group *group, int32_t seq)
+{
+    struct seq_table *table = &group->tables.at[seq];
+    const int32_t block_size = group->config->block_size;
+    const int64_t hit = (int64_t)cache->seqs.at[seq].reuse.num_published * block_size;
+    const int32_t i = table->hole_end - 1;
+    if (i < table->kept_end ||
+        i != first_needed_block(hit, group->config->sliding_window, block_size)) {
+        return;
+    }
+    const int32_t block = publish_block_of(cache, seq, group->index, i);
+    if (block != NO_BLOCK &&
+        (!block_costs_spare(&group->blocks, block) || seq_table_num_spare(&group->tables) > 0)) {
+        block_adopt(&group->blocks, block, false);
+        table->saved = block;
+    }
+}
+
+static void drop_hit(struct group *group, int32_t seq)
+{
+    struct seq_table *table = &group->tables.at[seq];
+    if (table->saved != NO_BLOCK) {
+        block_drop_out_of_window(&group->blocks, table->saved, NO_SEQ, false);
+        table->saved = NO_BLOCK;
+    }
+}
+
 static enum pkv_status begin_save(struct save *save, pkv_seq handle)
 {
     pkv_cache *cache = save->cache;
@@ -171,6 +203,9 @@ static enum pkv_status begin_save(struct save *save, pkv_seq handle)
         save->length = seq->length;
         save_options_put(cache, seq, &save->options);
         seq_life_begin_move(cache, save->seq);
+        for (int32_t g = 0; cache_has_reuse(cache) && g < cache->config.num_groups; g++) {
+            hold_hit(cache, &cache->groups[g], save->seq);
+        }
     }
     cache_unlock(cache);
     return status;
@@ -179,6 +214,9 @@ static enum pkv_status begin_save(struct save *save, pkv_seq handle)
 static void end_save(struct save *save)
 {
     cache_lock(save->cache);
+    for (int32_t g = 0; cache_has_reuse(save->cache) && g < save->cache->config.num_groups; g++) {
+        drop_hit(&save->cache->groups[g], save->seq);
+    }
     (void)seq_life_end_move(save->cache, save->seq);
     cache_unlock(save->cache);
 }

@@ -29,7 +29,7 @@ struct payload_extent payload_extent_of(const struct group *group, int32_t seq, 
     }
     return (struct payload_extent){
         .kept_end = min_i32(table->kept_end, table->end),
-        .hole_end = min_i32(table->hole_end, table->end),
+        .hole_end = min_i32(table->hole_end - (table->saved != NO_BLOCK), table->end),
         .end = table->end,
     };
 }
@@ -76,8 +76,13 @@ static struct part v_part(const struct pkv_kv_view *view)
 
 static int32_t block_at(const struct group *group, int32_t seq, int32_t i)
 {
-    return group_is_paged(group) ? seq_table_entries(&group->tables, seq)[i]
-                                 : group->tables.at[seq].slot;
+    const struct seq_table *table = &group->tables.at[seq];
+    if (!group_is_paged(group)) {
+        return table->slot;
+    }
+    return table->saved != NO_BLOCK && i == table->hole_end - 1
+               ? table->saved
+               : seq_table_entries(&group->tables, seq)[i];
 }
 
 /* The first cells of a block, head by head. */

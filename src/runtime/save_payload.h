@@ -14,7 +14,8 @@
 
 #include "runtime/cache.h"
 
-/* Which blocks of a table hold cells: [0, kept_end) and [hole_end, end), but none from end on. */
+/* Which blocks of a table hold cells: [0, kept_end) and [hole_end, end), but none from end on. The
+ * block that a save holds beside the table is one of them. */
 struct payload_extent {
     int32_t kept_end;
     int32_t hole_end;

@@ -16,8 +16,8 @@ struct seq_table seq_table_adopted(const struct seq_table_set *tables, int32_t k
     const int32_t block_size = tables->blocks->block_size;
     const int64_t window = tables->sliding_window;
     const int64_t query = max_i32(num_tokens - max_rewind, 0);
-    struct seq_table table = {.end = config_blocks_of_cells(num_tokens, block_size),
-                              .tail_entry = -1};
+    struct seq_table table = {
+        .end = config_blocks_of_cells(num_tokens, block_size), .tail_entry = -1, .saved = NO_BLOCK};
     table.kept_end = window > 0 ? config_blocks_of_cells(kept_prefix, block_size) : 0;
     table.hole_end = max_i32(table.kept_end, first_needed_block(query, window, block_size));
     return table;

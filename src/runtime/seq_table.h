@@ -26,6 +26,9 @@
  * Entry tail_entry, unless that is -1, names tail_block: the newest that was mapped. A step reads
  * it in each row, and the entries of different tables lie far apart, in pages of their own.
  *
+ * A save holds a block beside the table: `saved` is that of entry hole_end - 1, or NO_BLOCK; it does
+ * not slide (save.c).
+ *
  * Continuous: its handle of a slot, and the slot's number. */
 struct seq_table {
     int32_t kept_end;
@@ -36,6 +39,7 @@ struct seq_table {
     struct promise promise; /* of its admission */
     int32_t charged;        /* blocks that its namespace's quotas count (seq_table_charge) */
     int32_t slot;
+    int32_t saved;
     pkv_slot slot_handle;
 };
 

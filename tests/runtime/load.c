@@ -219,7 +219,75 @@ static void a_folder_that_is_not_there_is_refused(void)
     close_with_file(&c);
 }
 
+/* A prefix cache with a full group and one of this window. */
+static void open_windowed(struct runtime_case *c, int32_t window, int64_t kept_prefix)
+{
+    prefix_init(c);
+    c->groups[0].num_blocks = 40;
+    struct pkv_group_config *group = case_add_group(c);
+    group->sliding_window = window;
+    group->kept_prefix = kept_prefix;
+    (void)case_add_layer(c, 1);
+    save_open(c, PKV_F32, PKV_F16);
+}
+
+/* What an admission of the first n tokens of TEXT and one more finds. */
+static int32_t hit_of(struct runtime_case *c, const struct pkv_seq_options *options, int32_t n)
+{
+    int32_t ids[CASE_MAX_LENGTH];
+    struct pkv_admission admission = {.size = sizeof admission};
+    pkv_seq seq = {0};
+    save_ids(TEXT, n + 1, ids);
+    ASSERT_STATUS(PKV_OK, pkv_seq_create(c->cache, options, &seq));
+    ASSERT_STATUS(PKV_OK,
+                  pkv_seq_admit(c->cache, seq, PROMPT(ids, n + 1), 0, n + 1, &admission, NULL));
+    const int32_t length = case_length(c, seq);
+    CU_ASSERT_EQUAL(length, admission.num_cached);
+    if (length > 0) {
+        (void)save_run(c, seq, TEXT, 3);
+    }
+    ASSERT_STATUS(PKV_OK, pkv_seq_destroy(c->cache, seq));
+    return admission.num_cached;
+}
+
+/* One length, window and rewind: from one cache to an empty one. */
+static void check_hit(int32_t length, int32_t window, int32_t max_rewind)
+{
+    struct runtime_case c, other;
+    pkv_seq loaded = {0};
+    char name[64];
+    const struct pkv_seq_options options = {.size = sizeof options, .max_rewind = max_rewind};
+    open_windowed(&c, window, length % 3);
+    open_windowed(&other, window, length % 3);
+    const pkv_seq seq = save_seq(&c, &options, TEXT, length);
+    const int32_t taken = case_taken(&c, 1);
+    ASSERT_STATUS(PKV_OK, save_to(&c, seq, &bytes));
+    CU_ASSERT_EQUAL(case_taken(&c, 1), taken);
+    ASSERT_STATUS(PKV_OK, save_load(&other, &bytes, &loaded, NULL));
+    const int32_t published = length > max_rewind ? length - max_rewind : 0;
+    snprintf(name, sizeof name, "%d tokens, window %d, rewind %d", (int)length, (int)window,
+             (int)max_rewind);
+    ASSERT_CASE(name, hit_of(&other, NULL, length) == published / 4 * 4);
+    CU_ASSERT_EQUAL(save_run(&c, seq, TEXT, 5), save_run(&other, loaded, TEXT, 5));
+    case_close(&other);
+    case_close(&c);
+}
+
+/* K13: after a load, a prompt of the same tokens and one more hits all of its whole blocks, in
+ * groups with a window too: what a hit there needs is in the file. */
+static void what_was_loaded_is_hit_to_its_last_whole_block(void)
+{
+    static const int32_t windows[] = {1, 2, 3, 4, 5, 8, 11};
+    for (size_t w = 0; w < sizeof windows / sizeof windows[0]; w++) {
+        for (int32_t length = 1; length <= 27; length++) {
+            check_hit(length, windows[w], length % 7 == 0 ? 5 : 0);
+        }
+    }
+    save_bytes_free(&bytes);
+}
+
 static const struct test_case cases[] = {
+    TEST(what_was_loaded_is_hit_to_its_last_whole_block),
     TEST(a_file_is_replaced_whole),
     TEST(a_missing_empty_or_foreign_file_is_refused),
     TEST(a_folder_that_is_not_there_is_refused),
