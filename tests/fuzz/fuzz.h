@@ -56,5 +56,6 @@ void fuzz_geometry(struct fuzz *fuzz); /* calls of attention without tokens */
 void fuzz_rows(struct fuzz *fuzz);     /* good calls whose integers were changed */
 void fuzz_contract(struct fuzz *fuzz);
 void fuzz_cache(struct fuzz *fuzz);
+void fuzz_saved(struct fuzz *fuzz); /* loads of changed files */
 
 #endif

@@ -21,7 +21,7 @@ static const struct {
 } kinds[] = {
     {"pool", fuzz_pool},         {"slots", fuzz_slots}, {"pages", fuzz_pages},
     {"geometry", fuzz_geometry}, {"rows", fuzz_rows},   {"contract", fuzz_contract},
-    {"cache", fuzz_cache},
+    {"cache", fuzz_cache},       {"saved", fuzz_saved},
 };
 enum { NUM_KINDS = sizeof kinds / sizeof kinds[0] };
 
