@@ -79,7 +79,8 @@ struct pkv_reader {
  * What writer has taken before a failure is no saved sequence, and no load takes it for one.
  *
  * Returns PKV_OK; PKV_IO when write has returned false; PKV_BUSY when the sequence is in the open
- * step, or is being saved or moved; PKV_STALE_HANDLE; PKV_NO_MEMORY (for some 64 KiB). Any thread;
+ * step, or is being saved or moved; PKV_NOT_RESIDENT when it is swapped out; PKV_STALE_HANDLE;
+ * PKV_NO_MEMORY (for some 64 KiB). Any thread;
  * O(bytes), and O(groups + layers) under the mutex. */
 PKV_API PKV_NODISCARD enum pkv_status pkv_seq_save(pkv_cache *cache, pkv_seq seq,
                                                    const struct pkv_writer *writer);

@@ -26,8 +26,8 @@
  * Entry tail_entry, unless that is -1, names tail_block: the newest that was mapped. A step reads
  * it in each row, and the entries of different tables lie far apart, in pages of their own.
  *
- * A save holds a block beside the table: `saved` is that of entry hole_end - 1, or NO_BLOCK; it does
- * not slide (save.c).
+ * A save holds a block beside the table: `saved` is that of entry hole_end - 1, or NO_BLOCK. It
+ * does not slide (save.c).
  *
  * Continuous: its handle of a slot, and the slot's number. */
 struct seq_table {

@@ -65,7 +65,7 @@ static void each_failing_allocation_changes_nothing(void)
     close_cache(&c);
 }
 
-/* Each call of a writer and of a reader says no in turn. What was written by then is no sequence. */
+/* Each call of a writer and of a reader says no in turn. */
 static void each_failing_callback_changes_nothing(void)
 {
     struct runtime_case c;
@@ -369,7 +369,7 @@ static void extras_come_back(void)
     close_cache(&c);
 }
 
-/* Equal blocks that are cached already are taken instead of new ones, by the rules of publishing. */
+/* Equal blocks that are cached already are shared, by the rules of publishing. */
 static void what_is_cached_already_is_shared(void)
 {
     struct runtime_case c;
@@ -440,7 +440,7 @@ static void destroy_meanwhile(void *context, long call)
     }
 }
 
-/* H1: blocks that are being copied are nobody else's before that ends, whoever ends the sequence. */
+/* H1: blocks that are being copied are nobody else's before that ends, destroyed or not. */
 static void a_sequence_destroyed_while_it_is_saved_is_saved_whole(void)
 {
     struct runtime_case c;
