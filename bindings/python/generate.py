@@ -11,12 +11,13 @@ import re
 import sys
 from pathlib import Path
 
-HEADERS = ("base", "alloc", "pages", "slots", "attn", "contract", "cache", "swap", "step", "prefix",
-           "metrics", "save")
+HEADERS = ("base", "alloc", "pages", "slots", "attn", "contract", "tier", "cache", "swap", "step",
+           "prefix", "metrics", "save")
 
 SCALARS = {
     "size_t": "c_size_t", "bool": "c_bool", "float": "c_float", "double": "c_double",
-    "int": "c_int", "int32_t": "c_int32", "int64_t": "c_int64", "uint64_t": "c_uint64",
+    "int": "c_int", "int32_t": "c_int32", "int64_t": "c_int64", "uint32_t": "c_uint32",
+    "uint64_t": "c_uint64",
     "void": "None",
 }
 
@@ -61,10 +62,10 @@ def parse_fields(body):
             yield function.group(1), "c_void_p"
             continue
         first, *others = line.split(",")
-        base, name = re.fullmatch(r"(.*?)(\**\w+(?:\[\d+\])?)", first.strip()).groups()
+        base, name = re.fullmatch(r"(.*?)(\**\w+(?:\[\w+\])?)", first.strip()).groups()
         words, _ = split_type(base)
         for declarator in [name] + [other.strip() for other in others]:
-            star, field, count = re.fullmatch(r"(\**)(\w+)(?:\[(\d+)\])?", declarator).groups()
+            star, field, count = re.fullmatch(r"(\**)(\w+)(?:\[(\w+)\])?", declarator).groups()
             ctype = ctype_of(words, bool(star) or "*" in base)
             yield field, f"{ctype} * {count}" if count else ctype
 
@@ -125,7 +126,7 @@ def as_python(headers):
             total += part
     lines = ['"""Written by generate.py from the C headers; not edited by hand."""',
              "from ctypes import (Structure, c_bool, c_char_p, c_double, c_float, c_int, c_int32,",
-             "                    c_int64, c_size_t, c_uint64, c_void_p)", ""]
+             "                    c_int64, c_size_t, c_uint32, c_uint64, c_void_p)", ""]
     lines += [f"{name} = {value}" for name, value in constants]
     for name, fields in structs:
         lines += ["", "", f"class {name}(Structure):", "    _fields_ = ["]

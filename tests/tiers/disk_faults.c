@@ -222,7 +222,7 @@ static void short_and_interrupted_moves_go_on(void)
         ASSERT_STATUS(PKV_OK, disk_case_put(&disk, "a", bytes, (unsigned)i));
         ASSERT_STATUS(PKV_OK, disk_case_get(&disk, "a", bytes, &seed));
         CU_ASSERT_EQUAL(seed, i);
-        CU_ASSERT_EQUAL(disk_case_count(&disk, "c", 1), i + 1);
+        CU_ASSERT_EQUAL(disk_case_count(&disk, "c", 1), (uint64_t)i + 1);
     }
     disk_case_close(&disk);
 }
