@@ -90,7 +90,8 @@ enum pkv_status {
     PKV_NO_BLOCKS = -3,
     /* More than this object has in total. No waiting helps: reject the request. */
     PKV_NEVER_FITS = -4,
-    /* The call needs keys whose blocks were released because they left a sliding window. */
+    /* The call needs keys whose blocks were released because they left a sliding window, or those
+     * of a sequence that is swapped out. */
     PKV_NOT_RESIDENT = -5,
     /* A handle that was destroyed, or whose place has a new owner, or that belongs to another
      * object. It never reaches the data of a newer owner. */

@@ -494,9 +494,10 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_seq_table(pkv_cache *cache, pkv_seq se
  *
  * Returns PKV_OK; PKV_NO_BLOCKS when fewer than n sequences are left, or when a child would hold
  * blocks of an admitted sequence's window that are promised once they leave it; PKV_NOT_RESIDENT
- * when a window group has released keys that a query at `at` would see; PKV_UNSUPPORTED with a
- * continuous group; PKV_BUSY when the sequence is in the open step or the cache is closed;
- * PKV_STALE_HANDLE. All children or none. Any thread; O(n * (blocks + tokens)). */
+ * when a window group has released keys that a query at `at` would see, or the sequence is swapped
+ * out (swap.h); PKV_UNSUPPORTED with a continuous group; PKV_BUSY when the sequence is in the open
+ * step or the cache is closed; PKV_STALE_HANDLE. All children or none. Any thread; O(n * (blocks +
+ * tokens)). */
 PKV_API PKV_NODISCARD enum pkv_status pkv_seq_fork(pkv_cache *cache, pkv_seq seq, int32_t at,
                                                    int32_t n, pkv_seq *children);
 
@@ -516,7 +517,8 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_seq_fork(pkv_cache *cache, pkv_seq seq
  * sees must still have its block.
  *
  * Returns PKV_OK; PKV_NOT_RESIDENT when a window group has released needed keys, and the last error
- * says the shortest length that is possible; PKV_BUSY when the sequence is in the open step;
+ * says the shortest length that is possible, or when the sequence is swapped out (swap.h) and
+ * length is not 0; PKV_BUSY when the sequence is in the open step;
  * PKV_STALE_HANDLE; PKV_INVALID_ARGUMENT. Any thread; O(blocks cut). */
 PKV_API PKV_NODISCARD enum pkv_status pkv_seq_truncate(pkv_cache *cache, pkv_seq seq,
                                                        int32_t length);
@@ -618,8 +620,9 @@ struct pkv_admission {
  *
  * Returns PKV_OK and fills *admission; PKV_NO_BLOCKS when there is no room now, PKV_NEVER_FITS when
  * there never is (or max_tokens refuses), both with *shortage (may be NULL) filled and nothing else
- * changed; PKV_INVALID_ARGUMENT for a sequence that is not empty; PKV_BUSY when it is in the open
- * step or the cache is closed; PKV_STALE_HANDLE. Any thread; O(num_tokens + blocks). */
+ * changed; PKV_INVALID_ARGUMENT for a sequence that is not empty; PKV_NOT_RESIDENT for one that is
+ * swapped out (swap.h); PKV_BUSY when it is in the open step or the cache is closed;
+ * PKV_STALE_HANDLE. Any thread; O(num_tokens + blocks). */
 PKV_API PKV_NODISCARD enum pkv_status pkv_seq_admit(pkv_cache *cache, pkv_seq seq,
                                                     const struct pkv_prompt *prompt,
                                                     int32_t reserve_tokens, int32_t max_cached,

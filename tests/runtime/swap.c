@@ -199,8 +199,19 @@ static void blocks_that_others_hold_stay_theirs(void)
     case_close(&c);
 }
 
+static bool write_nothing(void *context, const void *bytes, size_t n)
+{
+    (void)bytes;
+    (void)n;
+    *(bool *)context = true;
+    return true;
+}
+
 static void a_swapped_sequence_refuses_what_needs_its_keys(void)
 {
+    bool has_written = false;
+    const struct pkv_writer writer = {
+        .size = sizeof writer, .context = &has_written, .write = write_nothing};
     static struct case_seq child;
     struct runtime_case c;
     struct case_step step = {0};
@@ -222,6 +233,8 @@ static void a_swapped_sequence_refuses_what_needs_its_keys(void)
                    pkv_seq_admit(c.cache, a.seq.handle, PROMPT(ids, 4), 0, 4, &admission, NULL));
     ASSERT_REFUSED(PKV_INVALID_ARGUMENT, "already", swap_out(&c, &a.seq));
     ASSERT_REFUSED(PKV_INVALID_ARGUMENT, "not swapped out", swap_in(&c, &b.seq));
+    ASSERT_REFUSED(PKV_NOT_RESIDENT, "swapped out", pkv_seq_save(c.cache, a.seq.handle, &writer));
+    CU_ASSERT_FALSE(has_written);
     CU_ASSERT(prefix_digest(&c) == digest && is_swapped(&c, &a.seq));
     ASSERT_STATUS(PKV_OK, swap_in(&c, &a.seq));
     prefix_append(&c, &a, 4);
