@@ -12,13 +12,12 @@ import sys
 from pathlib import Path
 
 HEADERS = ("base", "alloc", "pages", "slots", "attn", "contract", "tier", "cache", "swap", "step",
-           "prefix", "metrics", "save")
+           "prefix", "offload", "metrics", "save")
 
 SCALARS = {
     "size_t": "c_size_t", "bool": "c_bool", "float": "c_float", "double": "c_double",
     "int": "c_int", "int32_t": "c_int32", "int64_t": "c_int64", "uint32_t": "c_uint32",
-    "uint64_t": "c_uint64",
-    "void": "None",
+    "uint64_t": "c_uint64", "void": "None",
 }
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """What calls answer: structs of C copied into plain values."""
+import ctypes
 from dataclasses import dataclass, fields
 from typing import Any, Optional, Tuple
 
@@ -14,7 +15,8 @@ def key_of(key) -> int:
 def read(cls, struct, **others):
     """A record from the fields of a struct that have its names."""
     values = {f.name: getattr(struct, f.name) for f in fields(cls) if f.name not in others}
-    return cls(**values, **others)
+    arrays = {name: tuple(x) for name, x in values.items() if isinstance(x, ctypes.Array)}
+    return cls(**values | arrays, **others)
 
 
 @dataclass(frozen=True)
@@ -72,24 +74,28 @@ class SequenceInfo:
 @dataclass(frozen=True)
 class Admission:
     """What an admission gave: of the prompt, num_cached tokens were adopted from the prefix cache
-    (the last num_copied of them behind a whole block), num_to_write are left to compute."""
+    (the last num_copied of them behind a whole block), num_to_write are left to compute.
+    tier_cached has an entry for each tier: those of num_cached that came from it."""
 
     num_cached: int
     num_to_write: int
     num_blocks: int
     num_copied: int
+    tier_cached: Tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Probe:
     """What an admission would answer: status is "PKV_OK", "PKV_NO_BLOCKS", "PKV_NEVER_FITS" or
-    "PKV_BUSY"; shortage says what is missing."""
+    "PKV_BUSY"; shortage says what is missing. tier_cached are further tokens that a prefetch could
+    bring, by tier, as far as the cache knows."""
 
     status: str
     num_cached: int
     num_pending: int
     num_blocks: int
     num_copied: int
+    tier_cached: Tuple[int, ...]
     shortage: Optional[Shortage]
 
 
@@ -158,7 +164,8 @@ class Stats:
 #: By enum pkv_block_state, pkv_event_kind and pkv_event_reason.
 BLOCK_STATES = ("free", "cached", "held", "pinned")
 EVENT_KINDS = ("stored", "removed", "cleared", "offloaded", "onboarded")
-EVENT_REASONS = ("commit", "capacity", "flush", "reset", "demoted", "corrupt")
+EVENT_REASONS = ("commit", "capacity", "flush", "reset", "demoted", "corrupt", "prefetch",
+                 "store")
 
 
 def name_in(names, value):
@@ -184,7 +191,7 @@ class BlockInfo:
 @dataclass(frozen=True)
 class Event:
     """What happened to a block of the prefix index (struct pkv_event); token_ids and token_extra
-    are filled where they were requested."""
+    are filled where they were requested. groups and tiers have a bit for each that has it."""
 
     number: int
     kind: str
@@ -194,6 +201,7 @@ class Event:
     namespace_key: int
     groups: int
     depth: int
+    tiers: int
     token_ids: Any = None
     token_extra: Any = None
 

@@ -46,8 +46,8 @@ def layout_of_binding():
 
 
 C_TYPES = {ctypes.c_void_p: "void *", ctypes.c_char_p: "const char *", ctypes.c_int: "int32_t",
-           ctypes.c_int64: "int64_t", ctypes.c_uint64: "uint64_t", ctypes.c_bool: "bool",
-           ctypes.c_float: "float"}
+           ctypes.c_int64: "int64_t", ctypes.c_uint32: "uint32_t", ctypes.c_uint64: "uint64_t",
+           ctypes.c_bool: "bool", ctypes.c_float: "float"}
 
 
 def c_type(ctype):
@@ -110,7 +110,8 @@ class Layout(unittest.TestCase):
 #: A struct, the class that stands for it, and the fields that it has in another way, or not on
 #: purpose.
 CLASSES = (
-    ("pkv_cache_config", "CacheConfig", "num_groups num_layers hooks fingerprint_bytes"),
+    ("pkv_cache_config", "CacheConfig", "num_groups num_layers hooks fingerprint_bytes "
+     "num_tiers tiers num_tier_threads max_tickets max_store_blocks no_write_behind"),
     ("pkv_group_config", "Group", "kind"),
     ("pkv_layer_config", "Layer", "shares_kv"),
     ("pkv_attn_constants", "Constants", "head_sink_count rope_dtype rope_positions rope_width "

@@ -109,6 +109,12 @@ c_constants! {
     PKV_NORM_BEFORE_ROPE = 1;
     PKV_STORAGE_PAGED = 0;
     PKV_STORAGE_CONTINUOUS = 1;
+    PKV_MAX_TIERS = 4;
+    PKV_MAX_TIER_NAME = 95;
+    PKV_TICKET_FINDING = 0;
+    PKV_TICKET_LOADING = 1;
+    PKV_TICKET_STORING = 2;
+    PKV_TICKET_DONE = 3;
 }
 
 /// Opaque.
@@ -123,7 +129,126 @@ pub struct pkv_workspace {
     _private: [u8; 0],
 }
 
+/// Opaque.
+#[repr(C)]
+pub struct pkv_tier {
+    _private: [u8; 0],
+}
+
 c_structs! {
+    pub struct pkv_piece {
+        pub bytes: *mut c_void,
+        pub length: usize,
+    }
+
+    pub struct pkv_tier_item {
+        pub name: *const c_char,
+        pub pieces: *const pkv_piece,
+        pub num_pieces: i32,
+        pub bytes: usize,
+        pub status: c_int,
+        pub reserved: [u64; 2],
+    }
+
+    pub struct pkv_tier_counter {
+        pub name: *const c_char,
+        pub add: u64,
+        pub value: u64,
+        pub status: c_int,
+        pub reserved: [u64; 2],
+    }
+
+    pub struct pkv_tier_ops {
+        pub size: usize,
+        pub name: *const c_char,
+        pub context: *mut c_void,
+        pub put: *mut c_void,
+        pub get: *mut c_void,
+        pub find: *mut c_void,
+        pub remove: *mut c_void,
+        pub count: *mut c_void,
+        pub list: *mut c_void,
+        pub destroy: *mut c_void,
+    }
+
+    pub struct pkv_disk_config {
+        pub size: usize,
+        pub path: *const c_char,
+        pub max_bytes: u64,
+        pub timeout_ms: i32,
+        pub file_mode: u32,
+    }
+
+    pub struct pkv_redis_config {
+        pub size: usize,
+        pub host: *const c_char,
+        pub unix_socket: *const c_char,
+        pub user: *const c_char,
+        pub password: *const c_char,
+        pub key_prefix: *const c_char,
+        pub port: i32,
+        pub database: i32,
+        pub ttl_seconds: i32,
+        pub connect_timeout_ms: i32,
+        pub command_timeout_ms: i32,
+        pub min_backoff_ms: i32,
+        pub max_backoff_ms: i32,
+        pub is_cluster: bool,
+        pub use_tls: bool,
+        pub more_nodes: *const c_char,
+        pub ca_file: *const c_char,
+        pub cert_file: *const c_char,
+        pub key_file: *const c_char,
+    }
+
+    pub struct pkv_ticket {
+        pub id: u64,
+    }
+
+    pub struct pkv_ticket_info {
+        pub size: usize,
+        pub state: c_int,
+        pub status: c_int,
+        pub num_cached: i32,
+        pub num_loaded: i32,
+        pub tier_loaded: [i32; PKV_MAX_TIERS as usize],
+        pub num_stored: i32,
+        pub num_left: i32,
+        pub begun_ns: u64,
+    }
+
+    pub struct pkv_tier_stats {
+        pub size: usize,
+        pub stored_blocks: u64,
+        pub stored_bytes: u64,
+        pub failed_stores: u64,
+        pub skipped_stores: u64,
+        pub loaded_blocks: u64,
+        pub loaded_bytes: u64,
+        pub missed_blocks: u64,
+        pub void_blocks: u64,
+        pub collisions: u64,
+        pub failed_loads: u64,
+        pub corrupt_blocks: u64,
+        pub hit_tokens: u64,
+        pub waiting_stores: i32,
+        pub num_tickets: i32,
+    }
+
+    pub struct pkv_writer {
+        pub size: usize,
+        pub context: *mut c_void,
+        pub write: *mut c_void,
+    }
+
+    pub struct pkv_reader {
+        pub size: usize,
+        pub context: *mut c_void,
+        pub read: *mut c_void,
+        pub read_at: *mut c_void,
+        pub num_bytes: u64,
+    }
+
     pub struct pkv_hooks {
         pub context: *mut c_void,
         pub alloc: *mut c_void,
@@ -300,6 +425,12 @@ c_structs! {
         pub min_blank_percent: i32,
         pub swap_bytes: usize,
         pub swap_path: *const c_char,
+        pub tiers: *const *mut pkv_tier,
+        pub num_tiers: i32,
+        pub num_tier_threads: i32,
+        pub max_tickets: i32,
+        pub max_store_blocks: i32,
+        pub no_write_behind: bool,
     }
 
     pub struct pkv_cache_sizes {
@@ -373,6 +504,7 @@ c_structs! {
         pub num_to_write: i32,
         pub num_blocks: i32,
         pub num_copied: i64,
+        pub tier_cached: [i32; PKV_MAX_TIERS as usize],
     }
 
     pub struct pkv_probe {
@@ -382,6 +514,7 @@ c_structs! {
         pub num_pending: i32,
         pub num_blocks: i32,
         pub num_copied: i64,
+        pub tier_cached: [i32; PKV_MAX_TIERS as usize],
     }
 
     pub struct pkv_step {
@@ -539,6 +672,72 @@ extern "C" {
         seq: pkv_seq,
         shortage: *const pkv_shortage,
         timeout_ns: u64,
+    ) -> c_int;
+
+    pub fn pkv_seq_save(cache: *mut pkv_cache, seq: pkv_seq, writer: *const pkv_writer) -> c_int;
+    pub fn pkv_seq_load(
+        cache: *mut pkv_cache,
+        reader: *const pkv_reader,
+        seq: *mut pkv_seq,
+        shortage: *mut pkv_shortage,
+    ) -> c_int;
+    pub fn pkv_seq_save_file(cache: *mut pkv_cache, seq: pkv_seq, path: *const c_char) -> c_int;
+    pub fn pkv_seq_load_file(
+        cache: *mut pkv_cache,
+        path: *const c_char,
+        seq: *mut pkv_seq,
+        shortage: *mut pkv_shortage,
+    ) -> c_int;
+
+    pub fn pkv_tier_create(ops: *const pkv_tier_ops, tier: *mut *mut pkv_tier) -> c_int;
+    pub fn pkv_tier_create_disk(config: *const pkv_disk_config, tier: *mut *mut pkv_tier) -> c_int;
+    pub fn pkv_tier_create_redis(
+        config: *const pkv_redis_config,
+        tier: *mut *mut pkv_tier,
+    ) -> c_int;
+    pub fn pkv_tier_destroy(tier: *mut pkv_tier);
+
+    pub fn pkv_tier_prefetch(
+        cache: *mut pkv_cache,
+        options: *const pkv_seq_options,
+        prompt: *const pkv_prompt,
+        max_cached: i32,
+        now_ns: u64,
+        ticket: *mut pkv_ticket,
+    ) -> c_int;
+    pub fn pkv_tier_store(
+        cache: *mut pkv_cache,
+        options: *const pkv_seq_options,
+        prompt: *const pkv_prompt,
+        now_ns: u64,
+        ticket: *mut pkv_ticket,
+    ) -> c_int;
+    pub fn pkv_tier_poll(cache: *mut pkv_cache, num_done: *mut i32) -> c_int;
+    pub fn pkv_tier_work(cache: *mut pkv_cache, timeout_ns: u64, num_moved: *mut i32) -> c_int;
+    pub fn pkv_tier_flush(cache: *mut pkv_cache, timeout_ns: u64, num_left: *mut i32) -> c_int;
+    pub fn pkv_tier_read_stats(
+        cache: *mut pkv_cache,
+        tier: i32,
+        stats: *mut pkv_tier_stats,
+    ) -> c_int;
+    pub fn pkv_ticket_describe(
+        cache: *mut pkv_cache,
+        ticket: pkv_ticket,
+        info: *mut pkv_ticket_info,
+    ) -> c_int;
+    pub fn pkv_ticket_wait(
+        cache: *mut pkv_cache,
+        ticket: pkv_ticket,
+        timeout_ns: u64,
+        info: *mut pkv_ticket_info,
+    ) -> c_int;
+    pub fn pkv_ticket_close(cache: *mut pkv_cache, ticket: pkv_ticket) -> c_int;
+    pub fn pkv_ticket_list(
+        cache: *mut pkv_cache,
+        begun_until_ns: u64,
+        tickets: *mut pkv_ticket,
+        max_tickets: i32,
+        count: *mut i32,
     ) -> c_int;
 
     pub fn pkv_step_begin(

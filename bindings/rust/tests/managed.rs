@@ -170,8 +170,7 @@ fn dropping_a_sequence_releases_its_blocks() {
 #[test]
 fn a_swapped_sequence_comes_back_and_goes_on() {
     for swap_path in [None, Some(std::env::temp_dir())] {
-        let cache =
-            Cache::new(&Config { swap_bytes: 1 << 16, swap_path, ..config(8) }).unwrap();
+        let cache = Cache::new(&Config { swap_bytes: 1 << 16, swap_path, ..config(8) }).unwrap();
         let sequence = cache.sequence(&SequenceOptions::default()).unwrap();
         let mut text = prompt(3, 13);
         step(&cache, &[(&sequence, &text, 13)]);
