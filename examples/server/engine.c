@@ -3,12 +3,17 @@
  * engine.c: the engine's thread.
  *
  *     take in new jobs, drop cancelled ones
- *     admit waiting runs in order, until one finds no room
+ *     what tiers have done takes effect; begin to prefetch for waiting runs
+ *     admit waiting runs in order, until one finds no room; those that wait for a tier are passed
  *     a step of all running runs; while it finds no blocks, the last in order is preempted
  *     end jobs whose runs are done
  *
  * Order is priority, then arrival, then choice. The first in order is never preempted, and was
- * checked to fit alone, so it ends; then the next one is first. */
+ * checked to fit alone, so it ends; then the next one is first.
+ *
+ * Tiers. The thread never waits for one while a run can go on. Blocks that are held for a tier, to
+ * be stored or for a prompt that waits, are missing elsewhere: prefetches are given up before a run
+ * is preempted, and while nothing runs because of them the thread waits for a moment. */
 #include "engine.h"
 
 #include "batch.h"
@@ -20,10 +25,17 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+/* How long the thread waits between looks at what tiers do: for a request, and when there is none.
+ * And how long blocks are stored at the end. */
+enum { TIER_WAIT_US = 500, TIER_IDLE_US = 10000, MICROSECOND = 1000, SECOND = 1000000000 };
+#define FLUSH_NS (5 * (uint64_t)SECOND)
 
 struct engine {
     const struct language_model *lm;
     struct engine_options options;
+    struct tiers tiers;
     pkv_cache *cache;
     pthread_t thread;
 
@@ -128,6 +140,7 @@ static void remove_entry(struct engine *e, struct entry **place, enum outcome ou
     struct entry *entry = *place;
     for (int32_t c = 0; c < entry->request->num_choices; c++) {
         stop_run(e, &entry->runs[c]);
+        prefetch_end(&entry->runs[c].prefetch, e->cache);
     }
     *place = entry->next;
     if (!set_quota(e, entry->request, 0)) {
@@ -169,6 +182,80 @@ static void fail_all(struct engine *e, const char *message)
 {
     while (e->entries != NULL) {
         remove_entry(e, &e->entries, ENTRY_FAILED, message);
+    }
+}
+
+/* ---- tiers ---------------------------------------------------------------------------------- */
+
+static uint64_t clock_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * SECOND + (uint64_t)now.tv_nsec;
+}
+
+static bool uses_tiers(const struct engine *e)
+{
+    return e->tiers.count > 0;
+}
+
+/* Are blocks held? Where nothing runs they are held for tiers. */
+static bool holds_blocks(const struct engine *e)
+{
+    struct pkv_stats stats = {.size = sizeof stats};
+    return pkv_cache_stats(e->cache, &stats) == PKV_OK && stats.held_blocks > 0;
+}
+
+/* Until something happens, or the time is over. The mutex is held. */
+static void wait_us(struct engine *e, long us)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += us * MICROSECOND;
+    until.tv_sec += until.tv_nsec / SECOND;
+    until.tv_nsec %= SECOND;
+    pthread_cond_timedwait(&e->changed, &e->mutex, &until);
+}
+
+/* In order, as many as may be under way. The other choices of a job find its prompt computed. */
+static void begin_prefetches(struct engine *e)
+{
+    const uint64_t now = clock_ns();
+    for (struct entry *entry = e->entries; entry != NULL; entry = entry->next) {
+        struct run *run = &entry->runs[0];
+        const struct pkv_prompt prompt = {
+            .size = sizeof prompt, .token_ids = run->tokens, .num_tokens = run->num_tokens};
+        struct pkv_namespace_field field;
+        const struct pkv_seq_options options =
+            model_cache_seq_options(entry->request, entry->id, &field);
+        if (run->state == RUN_WAITING &&
+            !prefetch_begin(&run->prefetch, e->cache, &options, &prompt, run->num_tokens, now)) {
+            return;
+        }
+    }
+}
+
+static bool waits_for_tier(const struct engine *e, const struct run *run)
+{
+    return !prefetch_is_over(&run->prefetch, e->cache, clock_ns(),
+                             (uint64_t)e->options.tiers.wait_ms * SECOND / 1000);
+}
+
+/* True when there were any. */
+static bool end_prefetches(struct engine *e)
+{
+    bool ended = false;
+    for (struct entry *entry = e->entries; entry != NULL; entry = entry->next) {
+        ended = prefetch_end(&entry->runs[0].prefetch, e->cache) || ended;
+    }
+    return ended;
+}
+
+static void start_tiers(struct engine *e)
+{
+    if (uses_tiers(e)) {
+        pkv_tier_poll(e->cache, NULL);
+        begin_prefetches(e);
     }
 }
 
@@ -231,12 +318,17 @@ static void admit_waiting(struct engine *e)
     for (struct entry *entry = e->entries; entry != NULL; entry = entry->next) {
         for (int32_t c = 0; c < entry->request->num_choices; c++) {
             struct run *run = &entry->runs[c];
-            if (run->state != RUN_WAITING || (c > 0 && !entry->prompt_done)) {
+            if (run->state != RUN_WAITING || (c > 0 && !entry->prompt_done) ||
+                waits_for_tier(e, run)) {
                 continue;
             }
             struct pkv_shortage shortage = {.size = sizeof shortage};
-            if (admit_run(e, run, &shortage) == PKV_NO_BLOCKS && shortage.quota == 0) {
+            const enum pkv_status status = admit_run(e, run, &shortage);
+            if (status == PKV_NO_BLOCKS && shortage.quota == 0) {
                 return;
+            }
+            if (status == PKV_OK) {
+                prefetch_end(&run->prefetch, e->cache);
             }
         }
     }
@@ -313,11 +405,14 @@ static enum pkv_status begin_step(struct engine *e)
         if (status != PKV_NO_BLOCKS) {
             return status;
         }
+        if (shortage.quota == 0 && end_prefetches(e)) {
+            continue;
+        }
         struct run *victim = choose_victim(&e->batch, &shortage);
-        if (e->batch.num_rows == 1) {
+        preempt(e, victim);
+        if (e->batch.num_rows == 1 && !(uses_tiers(e) && holds_blocks(e))) {
             victim->entry->failure = "the cache has no room for one request";
         }
-        preempt(e, victim);
     }
 }
 
@@ -342,12 +437,36 @@ static void fail_first(struct engine *e)
     }
 }
 
+/* Nothing runs: true when that is for tiers, after a moment. What waits first gets what others wait
+ * for in vain. */
+static bool wait_for_tiers(struct engine *e)
+{
+    bool waits = false;
+    for (const struct entry *entry = e->entries; entry != NULL; entry = entry->next) {
+        waits = waits || waits_for_tier(e, &entry->runs[0]);
+    }
+    if (!waits && end_prefetches(e)) {
+        return true;
+    }
+    if (!uses_tiers(e) || !(waits || holds_blocks(e))) {
+        return false;
+    }
+    pthread_mutex_lock(&e->mutex);
+    if (e->arrived == NULL && !e->noticed && !e->stopping) {
+        wait_us(e, TIER_WAIT_US);
+    }
+    pthread_mutex_unlock(&e->mutex);
+    return true;
+}
+
 /* False when the model or the cache failed. */
 static bool run_step(struct engine *e)
 {
     const enum pkv_status status = begin_step(e);
     if (status == PKV_NOT_FOUND) {
-        fail_first(e);
+        if (!wait_for_tiers(e)) {
+            fail_first(e);
+        }
         return true;
     }
     const int64_t generated = e->batch.num_generated;
@@ -412,13 +531,24 @@ static void publish(struct engine *e)
 
 /* ---- the thread ----------------------------------------------------------------------------- */
 
-/* Waits for work when there is none; false when the engine stops. */
+/* Without an entry the thread waits for one. Stores that are done take effect meanwhile. */
+static void wait_for_work(struct engine *e)
+{
+    while (e->arrived == NULL && !e->noticed && !e->stopping && e->entries == NULL) {
+        if (uses_tiers(e) && holds_blocks(e)) {
+            wait_us(e, TIER_IDLE_US);
+            pkv_tier_poll(e->cache, NULL);
+        } else {
+            pthread_cond_wait(&e->changed, &e->mutex);
+        }
+    }
+}
+
+/* False when the engine stops. */
 static bool take_arrived(struct engine *e)
 {
     pthread_mutex_lock(&e->mutex);
-    while (e->arrived == NULL && !e->noticed && !e->stopping && e->entries == NULL) {
-        pthread_cond_wait(&e->changed, &e->mutex);
-    }
+    wait_for_work(e);
     struct entry *arrived = e->arrived;
     const bool go_on = !e->stopping;
     e->arrived = NULL;
@@ -440,6 +570,7 @@ static void *engine_thread(void *context)
     struct engine *e = context;
     while (take_arrived(e)) {
         remove_ended(e);
+        start_tiers(e);
         admit_waiting(e);
         if (!run_step(e)) {
             fail_all(e, "the model failed");
@@ -450,6 +581,15 @@ static void *engine_thread(void *context)
     fail_all(e, "the server stops");
     publish(e);
     return NULL;
+}
+
+static void create_condition(pthread_cond_t *condition)
+{
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(condition, &monotonic);
+    pthread_condattr_destroy(&monotonic);
 }
 
 bool engine_start(const struct language_model *lm, const struct engine_options *options,
@@ -464,8 +604,9 @@ bool engine_start(const struct language_model *lm, const struct engine_options *
     e->max_shown = options->max_queue + options->max_batch;
     e->shown = calloc((size_t)e->max_shown, sizeof *e->shown);
     pthread_mutex_init(&e->mutex, NULL);
-    pthread_cond_init(&e->changed, NULL);
-    if (e->shown != NULL && model_cache_create(lm, options, batch_max_tokens(options), &e->cache) &&
+    create_condition(&e->changed);
+    if (e->shown != NULL && tiers_open(&options->tiers, &e->tiers) &&
+        model_cache_create(lm, options, &e->tiers, batch_max_tokens(options), &e->cache) &&
         set_quota_to_ask(e) && batch_create(lm, options, e->cache, &e->batch) &&
         pthread_create(&e->thread, NULL, engine_thread, e) == 0) {
         *engine = e;
@@ -473,6 +614,7 @@ bool engine_start(const struct language_model *lm, const struct engine_options *
     }
     batch_free(&e->batch);
     pkv_cache_destroy(e->cache, true);
+    tiers_close(&e->tiers);
     free(e->shown);
     free(e);
     return complain("the engine does not start");
@@ -498,11 +640,23 @@ void engine_close(struct engine *engine)
     pthread_join(engine->thread, NULL);
 }
 
+/* What waits is stored, unless that takes too long. */
+static void flush_tiers(struct engine *e)
+{
+    int32_t num_left = 0;
+    pkv_cache_close(e->cache);
+    if (uses_tiers(e) && pkv_tier_flush(e->cache, FLUSH_NS, &num_left) != PKV_OK) {
+        complain("%d blocks were not stored: %s", num_left, pkv_last_error());
+    }
+}
+
 bool engine_free(struct engine *engine)
 {
+    flush_tiers(engine);
     const bool ok = check_empty(engine->cache);
     batch_free(&engine->batch);
     pkv_cache_destroy(engine->cache, true);
+    tiers_close(&engine->tiers);
     pthread_mutex_destroy(&engine->mutex);
     pthread_cond_destroy(&engine->changed);
     free(engine->shown);
@@ -577,6 +731,11 @@ int32_t engine_requests(struct engine *engine, int32_t max, struct engine_reques
     memcpy(requests, engine->shown, (size_t)(count < max ? count : max) * sizeof *requests);
     pthread_mutex_unlock(&engine->mutex);
     return count;
+}
+
+const struct tiers *engine_tiers(const struct engine *engine)
+{
+    return &engine->tiers;
 }
 
 pkv_cache *engine_cache(struct engine *engine)

@@ -7,6 +7,7 @@
 #define SERVER_ENGINE_H
 
 #include "job.h"
+#include "tiers.h"
 
 #include "pagedkv/cache.h"
 #include "pagedkv/metrics.h"
@@ -26,6 +27,7 @@ struct engine_options {
     int32_t threads;       /* 0 = as many as this process may run */
     int32_t tenant_blocks; /* quota of each tenant; 0 = none */
     bool prefix_cache;
+    struct tier_options tiers; /* they need the prefix cache */
 };
 
 /* Starts the engine's thread. The model outlives the engine. Complains when it fails. */
@@ -36,7 +38,8 @@ bool engine_start(const struct language_model *lm, const struct engine_options *
  * still be called. */
 void engine_close(struct engine *engine);
 
-/* Frees a closed engine and its cache; complains when a block is still held. */
+/* Stores what waits for tiers, for a few seconds at most, and frees a closed engine and its cache;
+ * complains when a block is still held. */
 bool engine_free(struct engine *engine);
 
 enum engine_answer { ENGINE_TAKEN, ENGINE_FULL, ENGINE_TOO_LONG, ENGINE_STOPPING };
@@ -70,6 +73,9 @@ void engine_state(struct engine *engine, struct engine_state *state);
 
 /* Up to max requests in flight, oldest first; how many there are is returned. Any thread. */
 int32_t engine_requests(struct engine *engine, int32_t max, struct engine_request *requests);
+
+/* Its tiers, which do not change. Any thread. */
+const struct tiers *engine_tiers(const struct engine *engine);
 
 /* The cache, for pkv_metrics_write and the visits of metrics.h, which any thread may call. */
 pkv_cache *engine_cache(struct engine *engine);

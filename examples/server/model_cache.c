@@ -2,6 +2,7 @@
 #include "model_cache.h"
 
 #include "cached.h"
+#include "fingerprint.h"
 
 #include <string.h>
 
@@ -14,8 +15,9 @@ static size_t token_bytes(const struct model *model, enum pkv_dtype dtype)
 }
 
 bool model_cache_create(const struct language_model *lm, const struct engine_options *options,
-                        int32_t max_step_tokens, pkv_cache **cache)
+                        const struct tiers *tiers, int32_t max_step_tokens, pkv_cache **cache)
 {
+    unsigned char fingerprint[FINGERPRINT_BYTES];
     const size_t all = token_bytes(&lm->model, options->dtype) * (size_t)options->max_seq_len *
                        (size_t)options->max_batch;
     const struct pkv_group_config group = {
@@ -23,7 +25,7 @@ bool model_cache_create(const struct language_model *lm, const struct engine_opt
         .v_dtype = options->dtype,
         .block_size = options->block_size,
     };
-    const struct pkv_cache_config config = {
+    struct pkv_cache_config config = {
         .size = sizeof config,
         .bytes = options->cache_bytes > 0 ? options->cache_bytes : all,
         .max_seqs = options->max_batch,
@@ -32,7 +34,15 @@ bool model_cache_create(const struct language_model *lm, const struct engine_opt
         .num_threads = options->threads,
         .prefix_cache = options->prefix_cache,
         .metrics_label = lm->name,
+        .tiers = tiers->list,
+        .num_tiers = tiers->count,
+        .num_tier_threads = 1,
     };
+    if (tiers->count > 0) {
+        fingerprint_of_model(&lm->model, fingerprint);
+        config.fingerprint = fingerprint;
+        config.fingerprint_bytes = FINGERPRINT_BYTES;
+    }
     return cached_create(&lm->model, &group, &config, cache);
 }
 

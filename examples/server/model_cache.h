@@ -7,9 +7,10 @@
 #include "engine.h"
 #include "language_model.h"
 
-/* Complains when the library refuses. max_step_tokens is what a step may bring. */
+/* Complains when the library refuses. max_step_tokens is what a step may bring. With tiers the whole
+ * model is read, for its fingerprint. */
 bool model_cache_create(const struct language_model *lm, const struct engine_options *options,
-                        int32_t max_step_tokens, pkv_cache **cache);
+                        const struct tiers *tiers, int32_t max_step_tokens, pkv_cache **cache);
 
 /* Options of a job's sequences: its tenant is their namespace. field is theirs as long as they are
  * used. */

@@ -25,6 +25,11 @@ const char usage[] =
     "  --drafts D          tokens proposed from the request's own text (4)\n"
     "  --tenant-blocks B   blocks that one tenant may hold, 0 = no limit (0)\n"
     "  --prefix-cache 0|1  (1)\n"
+    "  --disk-tier D[:B]   a directory that keeps blocks, of B bytes or so many K, M, G (1G)\n"
+    "  --redis HOST:PORT   a Redis or Valkey server that keeps blocks\n"
+    "  --redis-password-file F  its first line is the password\n"
+    "  --redis-ttl S       seconds that a block stays there, 0 = as long as there is room (86400)\n"
+    "  --tier-wait MS      how long a request waits for its blocks from there (100)\n"
     "  --threads T         0 = as many as can run (0)\n"
     "  --connections C     open at once (1024)\n"
     "  --body-kb K         of a request (1024)\n"
@@ -49,6 +54,21 @@ static bool take_dtype(const char *value, enum pkv_dtype *dtype)
     return complain("--dtype is f32, f16 or bf16, not %s", value);
 }
 
+static bool take_tier(struct tier_options *tiers, const char *name, const char *value)
+{
+    if (strcmp(name, "--disk-tier") == 0) {
+        return tiers_take_disk(value, tiers);
+    }
+    if (strcmp(name, "--redis") == 0) {
+        return tiers_take_redis(value, tiers);
+    }
+    if (strcmp(name, "--redis-password-file") == 0) {
+        tiers->password_file = value;
+        return true;
+    }
+    return complain("there is no option %s; see --help", name);
+}
+
 static bool take(struct options *o, struct numbers *n, const char *name, const char *value)
 {
     const struct number_option table[] = {
@@ -66,6 +86,8 @@ static bool take(struct options *o, struct numbers *n, const char *name, const c
         {"--connections", 1, 65536, &o->http.max_connections},
         {"--body-kb", 1, 65536, &n->body_kb},
         {"--timeout", 1, 3600, &o->http.timeout_seconds},
+        {"--redis-ttl", 0, INT32_MAX, &o->engine.tiers.ttl_seconds},
+        {"--tier-wait", 0, 60000, &o->engine.tiers.wait_ms},
     };
     bool taken = false;
     if (!take_number(table, sizeof table / sizeof table[0], name, value, &taken) || taken) {
@@ -82,7 +104,13 @@ static bool take(struct options *o, struct numbers *n, const char *name, const c
     if (strcmp(name, "--dtype") == 0) {
         return take_dtype(value, &o->engine.dtype);
     }
-    return complain("there is no option %s; see --help", name);
+    return take_tier(&o->engine.tiers, name, value);
+}
+
+static bool check_tiers(const struct engine_options *o)
+{
+    const bool any = o->tiers.disk_path[0] != '\0' || o->tiers.redis_host[0] != '\0';
+    return !any || o->prefix_cache || complain("tiers need --prefix-cache 1");
 }
 
 bool options_parse(int argc, char **argv, struct options *options)
@@ -95,7 +123,8 @@ bool options_parse(int argc, char **argv, struct options *options)
                    .max_batch = 32,
                    .max_queue = 256,
                    .chunk = 128,
-                   .num_drafts = 4},
+                   .num_drafts = 4,
+                   .tiers = {.ttl_seconds = 86400, .wait_ms = 100}},
         .http = {.address = "127.0.0.1",
                  .port = DEFAULT_PORT,
                  .max_connections = 1024,
@@ -116,5 +145,5 @@ bool options_parse(int argc, char **argv, struct options *options)
     options->engine.cache_bytes = (size_t)numbers.cache_mb * MEGABYTE;
     options->engine.prefix_cache = numbers.prefix_cache != 0;
     options->http.max_body_bytes = numbers.body_kb * 1024;
-    return true;
+    return check_tiers(&options->engine);
 }

@@ -11,6 +11,7 @@
 #define SERVER_RUN_H
 
 #include "language_model.h"
+#include "prefetch.h"
 #include "sampler.h"
 #include "stream_text.h"
 
@@ -27,6 +28,7 @@ struct run {
     int32_t num_tokens;
     int32_t num_written; /* of them, those in the cache; less than num_tokens */
     struct stream_text text;
+    struct prefetch prefetch; /* before its first admission */
 };
 
 /* A job with its runs. */

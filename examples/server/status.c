@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "status.h"
 
+#include "pagedkv/offload.h"
+
 #include <cjson/cJSON.h>
 
 #include <stdio.h>
@@ -186,12 +188,38 @@ static void add_hits(cJSON *object, pkv_cache *cache)
     }
 }
 
+/* Per tier: what was found in it, and what became of stores and loads. */
+static void add_tiers(cJSON *object, struct engine *engine)
+{
+    const struct tiers *tiers = engine_tiers(engine);
+    cJSON *list = cJSON_AddArrayToObject(object, "tiers");
+    for (int32_t t = 0; t < tiers->count; t++) {
+        struct pkv_tier_stats stats = {.size = sizeof stats};
+        if (pkv_tier_read_stats(engine_cache(engine), t, &stats) != PKV_OK) {
+            return;
+        }
+        cJSON *item = cJSON_CreateObject();
+        cJSON_AddStringToObject(item, "name", tiers->names[t]);
+        cJSON_AddNumberToObject(item, "hit_tokens", (double)stats.hit_tokens);
+        cJSON_AddNumberToObject(item, "stored_blocks", (double)stats.stored_blocks);
+        cJSON_AddNumberToObject(item, "loaded_blocks", (double)stats.loaded_blocks);
+        cJSON_AddNumberToObject(item, "missed_blocks", (double)stats.missed_blocks);
+        cJSON_AddNumberToObject(item, "failed_stores", (double)stats.failed_stores);
+        cJSON_AddNumberToObject(item, "skipped_stores", (double)stats.skipped_stores);
+        cJSON_AddNumberToObject(item, "failed_loads", (double)stats.failed_loads);
+        cJSON_AddNumberToObject(item, "corrupt_blocks", (double)stats.corrupt_blocks);
+        cJSON_AddNumberToObject(item, "waiting_stores", stats.waiting_stores);
+        cJSON_AddItemToArray(list, item);
+    }
+}
+
 char *status_json(const struct language_model *lm, struct engine *engine, double stream_bandwidth)
 {
     cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "model", lm->name);
     add_state(object, engine, stream_bandwidth);
     add_hits(object, engine_cache(engine));
+    add_tiers(object, engine);
     add_requests(object, engine);
     char *text = NULL;
     if (add_blocks(object, engine_cache(engine))) {
