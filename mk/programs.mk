@@ -22,8 +22,9 @@ $(call program_needs,bench/disk_io,-luring)
 examples := $(filter-out $(left_out),$(examples))
 benches  := $(filter-out $(left_out),$(benches))
 
-.PHONY: check-server check-page load-server fuzz-server context-parallel check-mpi
+.PHONY: check-server check-tiers check-page load-server fuzz-server context-parallel check-mpi
 check-server: ; @BUILD='$(BUILD)' scripts/check_server.sh ## examples/server by real clients
+check-tiers: ; @BUILD='$(BUILD)' scripts/check_tiers.sh ## examples/server with tiers that fail
 check-page: ; @BUILD='$(BUILD)' scripts/check_server.sh page ## its live page in a browser
 context-parallel: $(BUILD)/examples/context_parallel ## several processes on one sequence, by MPI
 check-mpi: $(filter %/context_parallel,$(examples)) ## runs it with 1 to 4 processes

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# deps.sh [demo|check|bench|python|rust|cmake|server|debian|ci]: looks for the packages that a
+# deps.sh [demo|check|bench|python|rust|cmake|server|tiers|debian|ci]: looks for the packages that a
 # target needs and installs the missing ones with apt-get where it may (root, or sudo without a
 # password). Where it may not, it prints the line to run and exits 1. What is optional (jemalloc,
 # hiredis, a Redis server, matplotlib, MPI) is wanted and not needed: without it a line says so, and
@@ -27,6 +27,9 @@ cmake)
 server)
     want='gcc libc6-dev make libxxhash-dev libmicrohttpd-dev libcjson-dev curl python3'
     optional='libjemalloc-dev python3-numpy' ;;
+tiers)
+    want='gcc libc6-dev make libxxhash-dev libmicrohttpd-dev libcjson-dev python3'
+    optional='libjemalloc-dev libhiredis-dev redis-server' ;;
 debian)
     want='gcc libc6-dev make libxxhash-dev pkg-config debhelper dpkg-dev dh-python lintian
           libhiredis-dev redis-server'
@@ -39,7 +42,7 @@ ci)
           python3-venv python3-numpy abigail-tools xz-utils'
     optional='openmpi-bin libopenmpi-dev'
     ;;
-*) echo "usage: deps.sh [demo|check|bench|python|rust|cmake|server|debian|ci]" >&2; exit 2 ;;
+*) echo "usage: deps.sh [demo|check|bench|python|rust|cmake|server|tiers|debian|ci]" >&2; exit 2 ;;
 esac
 
 # CC may be "ccache gcc".
