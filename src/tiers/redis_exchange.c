@@ -19,17 +19,21 @@ static void begin(struct redis_exchange_lane *lane, const struct redis_exchange_
         (redis_connection_is_ready(lane->connection) ? times->silence_ns : times->connect_ns);
 }
 
+/* Goes on after whatever moved: replies that came may have made room for more to be said, and
+ * nothing but that would wake the lane again. */
 static void run(struct redis_exchange_lane *lane, short events,
                 const struct redis_exchange_times *times)
 {
     size_t moved = 0;
     bool again = true;
     while (again) {
+        const size_t before = moved;
         const bool was_ready = redis_connection_is_ready(lane->connection);
         const bool has_fed = was_ready && lane->feed(lane->listener.context, lane->connection);
         lane->state = redis_connection_run(lane->connection, events, &lane->listener, &moved);
         events = 0;
-        again = lane->state == REDIS_CONNECTION_OPEN && (has_fed || !was_ready) &&
+        again = lane->state == REDIS_CONNECTION_OPEN &&
+                (has_fed || !was_ready || moved != before) &&
                 redis_connection_is_ready(lane->connection) &&
                 (redis_connection_events(lane->connection) & POLLOUT) == 0;
     }

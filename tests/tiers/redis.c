@@ -243,37 +243,55 @@ static void a_value_of_another_length_is_corrupt_and_those_beside_it_are_read(vo
     stop(tier);
 }
 
+/* Puts, finds and gets that many values in one call each. */
+static void go_round_at_once(const pkv_tier *tier, int32_t num, size_t bytes)
+{
+    enum { MAX_VALUES = 60 };
+    unsigned char *all = malloc((size_t)num * bytes);
+    struct pkv_tier_item items[MAX_VALUES] = {{.name = NULL}};
+    struct pkv_piece pieces[MAX_VALUES];
+    char names[MAX_VALUES][16];
+    for (int i = 0; i < num; i++) {
+        snprintf(names[i], sizeof names[i], "v%d", i);
+        memset(all + (size_t)i * bytes, i + 1, bytes);
+        pieces[i] = (struct pkv_piece){all + (size_t)i * bytes, bytes};
+        items[i] = (struct pkv_tier_item){
+            .name = names[i], .pieces = &pieces[i], .num_pieces = 1, .bytes = bytes};
+    }
+    tier_put(tier, items, num);
+    memset(all, 0, (size_t)num * bytes);
+    tier_find(tier, items, num);
+    CU_ASSERT_EQUAL(items[num - 1].status, PKV_OK);
+    tier_get(tier, items, num);
+    int wrong = 0;
+    for (int i = 0; i < num; i++) {
+        wrong += items[i].status != PKV_OK;
+        wrong += all[(size_t)i * bytes] != i + 1 || all[(size_t)(i + 1) * bytes - 1] != i + 1;
+    }
+    CU_ASSERT_EQUAL(wrong, 0);
+    free(all);
+}
+
 /* 60 MiB in one call: several windows of what may be on the way. */
 static void many_values_go_in_one_call(void)
 {
     if (!start(NULL)) {
         return;
     }
-    enum { NUM = 60, BYTES = 1 << 20 };
     pkv_tier *tier = tier_of_server();
-    unsigned char *all = malloc((size_t)NUM * BYTES);
-    struct pkv_tier_item items[NUM] = {{.name = NULL}};
-    struct pkv_piece pieces[NUM];
-    char names[NUM][8];
-    for (int i = 0; i < NUM; i++) {
-        snprintf(names[i], sizeof names[i], "v%d", i);
-        memset(all + (size_t)i * BYTES, i + 1, BYTES);
-        pieces[i] = (struct pkv_piece){all + (size_t)i * BYTES, BYTES};
-        items[i] = (struct pkv_tier_item){
-            .name = names[i], .pieces = &pieces[i], .num_pieces = 1, .bytes = BYTES};
+    go_round_at_once(tier, 60, 1 << 20);
+    stop(tier);
+}
+
+/* Of two values that are more than a window together, the second is sent when the first is
+ * answered, though nothing else wakes the call then. */
+static void values_that_fill_the_window_go_one_after_the_other(void)
+{
+    if (!start(NULL)) {
+        return;
     }
-    tier_put(tier, items, NUM);
-    memset(all, 0, (size_t)NUM * BYTES);
-    tier_find(tier, items, NUM);
-    CU_ASSERT_EQUAL(items[NUM - 1].status, PKV_OK);
-    tier_get(tier, items, NUM);
-    int wrong = 0;
-    for (int i = 0; i < NUM; i++) {
-        wrong += items[i].status != PKV_OK;
-        wrong += all[(size_t)i * BYTES] != i + 1 || all[(size_t)(i + 1) * BYTES - 1] != i + 1;
-    }
-    CU_ASSERT_EQUAL(wrong, 0);
-    free(all);
+    pkv_tier *tier = tier_of_server();
+    go_round_at_once(tier, 4, 9 << 20);
     stop(tier);
 }
 
@@ -372,6 +390,7 @@ static const struct test_case cases[] = {
     TEST(a_value_is_found_until_it_is_removed_and_a_miss_is_a_miss),
     TEST(a_value_of_another_length_is_corrupt_and_those_beside_it_are_read),
     TEST(many_values_go_in_one_call),
+    TEST(values_that_fill_the_window_go_one_after_the_other),
     TEST(a_value_that_no_server_takes_is_refused),
     TEST(counters_are_shared_by_all_tiers_of_a_server),
     TEST(values_live_as_long_as_they_are_told),
