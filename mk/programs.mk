@@ -18,6 +18,8 @@ mpi_link := $(or $(shell mpicc --showme:link 2>/dev/null),-lmpicc_is_missing)
 $(call program_needs,examples/context_parallel,$(mpi_link))
 $(OBJ)/examples/context_parallel/%.o: includes += $(patsubst -I%,-isystem %,$(mpi))
 $(call program_needs,bench/disk_io,-luring)
+$(BUILD)/bench/tiers: $(OBJ)/tests/support/redis_server.o
+$(OBJ)/bench/tiers/%.o: includes += -Itests
 
 examples := $(filter-out $(left_out),$(examples))
 benches  := $(filter-out $(left_out),$(benches))

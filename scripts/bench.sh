@@ -41,6 +41,8 @@ bench)
     "$BUILD/bench/bookkeeping"
     "$BUILD/bench/mixed"
     echo
+    "$BUILD/bench/tiers"
+    echo
     "$BUILD/bench/retention"
     ;;
 bench-peers)
