@@ -34,7 +34,9 @@ debian)
     want='gcc libc6-dev make libxxhash-dev pkg-config debhelper dpkg-dev dh-python lintian
           libhiredis-dev redis-server'
     optional= ;;
-bench) want='gcc libc6-dev make libxxhash-dev gnuplot-nox' ;;
+bench)
+    want='gcc libc6-dev make libxxhash-dev gnuplot-nox'
+    optional='libjemalloc-dev liburing-dev' ;;
 ci)
     want='gcc g++ libc6-dev make libjemalloc-dev libcunit1-dev libxxhash-dev clang clang-format
           libhiredis-dev redis-server libclang-rt-dev libomp-dev binutils pkg-config mandoc
@@ -75,6 +77,7 @@ has() {
     libxxhash-dev) has_header xxhash.h ;;
     libmicrohttpd-dev) has_header microhttpd.h ;;
     libcjson-dev) has_header cjson/cJSON.h ;;
+    liburing-dev) has_header liburing.h ;;
     libhiredis-dev) has_header hiredis/hiredis.h && has_library hiredis ;;
     redis-server) command -v redis-server >/dev/null || command -v valkey-server >/dev/null ;;
     libomp-dev) echo '#include <omp.h>' | clang -fopenmp -E - >/dev/null 2>&1 ;;

@@ -219,7 +219,7 @@ static void measure_size(struct run *run, size_t total)
     }
     for (unsigned turn = 0; turn < TURNS; turn++) {
         for (int way = 0; way < NUM_WAYS; way++) {
-            measure(run, way, turn * NUM_WAYS + (unsigned)way + 1, &times[way]);
+            measure(run, (enum way)way, turn * NUM_WAYS + (unsigned)way + 1, &times[way]);
             remove_all(run);
         }
     }

@@ -326,8 +326,8 @@ static void whichever_system_call_fails_nothing_is_lost_and_the_bound_holds(void
 {
     static const int errors[] = {ENOSPC, EIO, EACCES};
     for (int action = 0; action < NUM_ACTIONS; action++) {
-        try_action(action, errors[action % 3], false);
-        try_action(action, errors[(action + 1) % 3], true);
+        try_action((enum action)action, errors[action % 3], false);
+        try_action((enum action)action, errors[(action + 1) % 3], true);
     }
 }
 
@@ -374,7 +374,7 @@ static void a_lock_that_is_never_released_is_waited_for_once(void)
     char path[300];
     const struct pkv_piece piece = {path, 100};
     struct pkv_tier_item items[ITEMS];
-    char names[ITEMS][8];
+    char names[ITEMS][16];
     open_case(&disk, 1 << 20);
     ASSERT_STATUS(PKV_OK, disk_case_put(&disk, "a", 100, 1));
     disk.config.timeout_ms = 50;
