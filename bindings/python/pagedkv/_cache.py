@@ -11,7 +11,7 @@ from typing import Any, Deque, Iterable, List, Optional, Tuple
 
 import numpy as np
 
-from . import _abi, _arrays as arrays
+from . import _abi, _arrays as arrays, _save
 from ._config import U64, CacheConfig, Options, fill_options, fill_prompt, new_field
 from ._errors import Shortage, StaleHandle
 from ._library import check, lib, new, read_shortage, reference
@@ -193,6 +193,21 @@ class Cache:
             check(lib.pkv_seq_create(pointer, reference(struct), byref(handle)))
         del keep
         return Sequence(self, handle)
+
+    def save(self, seq: "Sequence", to: Any) -> None:
+        """Saves a sequence, which stays as it is: to a path, whose file is replaced whole, or to
+        an object with write(bytes). Busy while it is in the open step or being saved."""
+        if not isinstance(seq, Sequence):
+            raise TypeError(f"a {type(seq).__name__} is no Sequence")
+        with self._live as pointer:
+            _save.save(pointer, seq._handle, to)
+
+    def load(self, source: Any) -> "Sequence":
+        """Makes a sequence of what save has written, in this cache or another one of the same
+        model: from a path, or from an object with read(n). Corrupt, Unsupported or InvalidArgument
+        for anything else, before a block is taken; NoBlocks and NeverFits carry a shortage."""
+        with self._live as pointer:
+            return Sequence(self, _save.load(pointer, source))
 
     def step(self, seqs: Iterable["Sequence"], token_ids: Any, q_lens: Any = None,
              **others: Any) -> Step:

@@ -66,7 +66,7 @@ class StaleHandle(PagedKVError):
 
 
 class Busy(PagedKVError):
-    """An open step or a closed cache prevents the call."""
+    """An open step, a copy that is under way, or a closed cache prevents the call."""
 
     status = -7
 
@@ -84,7 +84,7 @@ class Corrupt(PagedKVError):
 
 
 class StoppedOutput(PagedKVError):
-    """PKV_IO: a callback stopped the output."""
+    """PKV_IO: input or output failed: a callback stopped it, or the system has."""
 
     status = -10
 

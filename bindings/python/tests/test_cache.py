@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Managed caches against naive attention: random requests that are admitted, stepped, forked, cut
 and ended, and every call of the interface once."""
+import io
+import os
 import random
 import tempfile
 import unittest
@@ -323,6 +325,47 @@ class Calls(Case):
                 self.assertEqual(cache.check(), [])
         with make() as cache, self.assertRaises(pagedkv.Unsupported):
             cache.sequence().swap_out()
+
+    def test_a_saved_sequence_goes_on_in_another_cache(self):
+        with tempfile.TemporaryDirectory() as folder, make() as cache, make() as other:
+            path, stream, histories = folder + "/a.pkv", io.BytesIO(), {}
+            seq = cache.sequence(max_rewind=1, namespace={1: b"tenant"})
+            histories[seq.id] = []
+            run_step(self, cache, [(seq, list(range(1, 19)))], histories)
+            cache.save(seq, path)
+            cache.save(seq, stream)
+            with open(path, "rb") as file:
+                self.assertEqual(file.read(), stream.getvalue())
+            stream.seek(0)
+            for source in (path, stream):
+                loaded = other.load(source)
+                self.assertEqual((loaded.length, loaded.info().max_rewind), (18, 1))
+                histories[loaded.id] = histories[seq.id]
+                run_step(self, other, [(loaded, [41, 42])], histories)
+            self.assertEqual(other.check(), [])
+            self.assertEqual(os.listdir(folder), ["a.pkv"])
+
+    def test_a_damaged_saved_sequence_is_refused(self):
+        with make() as cache, make(windows=(0,)) as other:
+            stream, seq = io.BytesIO(), cache.sequence()
+            run_step(self, cache, [(seq, [1, 2, 3])], {seq.id: []})
+            cache.save(seq, stream)
+            data = bytearray(stream.getvalue())
+            data[-20] ^= 1
+            held = cache.usage(0).held
+            with self.assertRaisesRegex(pagedkv.Corrupt, "checksum"):
+                cache.load(io.BytesIO(bytes(data)))
+            with self.assertRaises(EOFError):
+                cache.load(io.BytesIO(bytes(data[:100])))
+            with self.assertRaisesRegex(pagedkv.InvalidArgument, "num_groups"):
+                other.load(io.BytesIO(stream.getvalue()))
+            with self.assertRaises(pagedkv.StoppedOutput):
+                cache.load("no-folder/a.pkv")
+            self.assertEqual(cache.usage(0).held, held)
+            for strange in (None, 7, object(), "a\0b"):
+                self.assertRaises((TypeError, ValueError), cache.load, strange)
+                self.assertRaises((TypeError, ValueError), cache.save, seq, strange)
+            self.assertRaises(TypeError, cache.save, None, stream)
 
     def test_what_create_filled_in(self):
         config = make().config

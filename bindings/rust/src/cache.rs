@@ -5,8 +5,11 @@ use crate::element::Dtype;
 use crate::error::{check, int, refuse, want_length, Refused, Result, Shortage};
 use crate::ffi;
 use crate::step::{Row, Step};
+use std::ffi::CString;
 use std::ops::Range;
 use std::os::raw::{c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::ptr::{null, null_mut, NonNull};
 use std::time::Duration;
 
@@ -135,6 +138,21 @@ impl Cache {
         Ok(Sequence { cache: self, raw: seq })
     }
 
+    /// Makes a sequence of what `Sequence::save` has written, in this cache or another one of the
+    /// same model.
+    pub fn load(&self, path: &Path) -> std::result::Result<Sequence<'_>, Refused> {
+        let path = path_of(path)?;
+        let mut seq = ffi::pkv_seq::zeroed();
+        let mut shortage = ffi::pkv_shortage::zeroed();
+        shortage.size = std::mem::size_of_val(&shortage);
+        // SAFETY: all pointers are to values of this call.
+        let answer = check(unsafe {
+            ffi::pkv_seq_load_file(self.raw(), path.as_ptr(), &mut seq, &mut shortage)
+        });
+        answer.map_err(|error| Refused::by(error, shortage))?;
+        Ok(Sequence { cache: self, raw: seq })
+    }
+
     /// Opens a step that all rows join, or none.
     pub fn begin(&self, rows: &[Row<'_>]) -> std::result::Result<Step<'_>, Refused> {
         Step::begin(self, rows, rows.len(), 0)
@@ -228,6 +246,13 @@ impl Drop for Cache {
         unsafe {
             ffi::pkv_cache_destroy(self.raw(), true);
         }
+    }
+}
+
+fn path_of(path: &Path) -> Result<CString> {
+    match CString::new(path.as_os_str().as_bytes()) {
+        Ok(text) => Ok(text),
+        Err(_) => refuse(format!("{} has a NUL", path.display())),
     }
 }
 
@@ -350,6 +375,13 @@ impl<'c> Sequence<'c> {
             Err(crate::Error::NoBlocks(_)) => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    /// Saves it to a file, which is created or replaced whole; it stays as it is.
+    pub fn save(&self, path: &Path) -> Result<()> {
+        let path = path_of(path)?;
+        // SAFETY: the cache lives as long as self, and the path during the call.
+        check(unsafe { ffi::pkv_seq_save_file(self.cache.raw(), self.raw, path.as_ptr()) })
     }
 
     /// Makes n children that share the first `at` tokens, without copying.

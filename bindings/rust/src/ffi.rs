@@ -667,6 +667,13 @@ extern "C" {
         admission: *mut pkv_admission,
         shortage: *mut pkv_shortage,
     ) -> c_int;
+    pub fn pkv_seq_save_file(cache: *mut pkv_cache, seq: pkv_seq, path: *const c_char) -> c_int;
+    pub fn pkv_seq_load_file(
+        cache: *mut pkv_cache,
+        path: *const c_char,
+        seq: *mut pkv_seq,
+        shortage: *mut pkv_shortage,
+    ) -> c_int;
     pub fn pkv_wait_free(
         cache: *mut pkv_cache,
         seq: pkv_seq,

@@ -191,6 +191,24 @@ fn a_swapped_sequence_comes_back_and_goes_on() {
 }
 
 #[test]
+fn a_saved_sequence_goes_on_in_another_cache() {
+    let name = format!("pagedkv-rust-{}.pkv", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let (cache, other) = (Cache::new(&config(32)).unwrap(), Cache::new(&config(32)).unwrap());
+    let sequence = cache.sequence(&SequenceOptions::default()).unwrap();
+    let mut text = prompt(3, 13);
+    step(&cache, &[(&sequence, &text, 13)]);
+    sequence.save(&path).unwrap();
+    let loaded = other.load(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(loaded.length().unwrap(), 13);
+    text.push(7);
+    assert!(step(&other, &[(&loaded, &text, 1)]) < 1e-5);
+    assert_eq!(other.check(), 0);
+    assert!(other.load(&path).is_err());
+}
+
+#[test]
 fn a_step_that_is_dropped_is_aborted() {
     let cache = Cache::new(&config(32)).unwrap();
     let sequence = cache.sequence(&SequenceOptions::default()).unwrap();
