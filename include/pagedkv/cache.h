@@ -153,7 +153,8 @@ struct pkv_cache_config {
 
     /* Whether full blocks of committed tokens stay cached for later prompts, as the opening of
      * cache.h describes. Every group must then be paged and of one block_size, and there are at
-     * most 64 groups. If false, the fields below are ignored except watermark_blocks. */
+     * most 64 groups. If false, the fields below are ignored except watermark_blocks and
+     * fingerprint. */
     bool prefix_cache;
     /* Nodes of the prefix index. A node is one full block of tokens after one prefix; this bounds
      * how many blocks can be indexed. 0 = twice the blocks of all groups together. A
@@ -174,7 +175,8 @@ struct pkv_cache_config {
      * they are drained, and counts those that it overwrites. 0 = no events. */
     int32_t num_events;
     /* fingerprint [fingerprint_bytes]: whatever else decides what cached keys mean, such as model,
-     * weights and quantisation. It enters every block key. NULL with 0 bytes = nothing. */
+     * weights and quantisation. It enters every block key, and, without prefix_cache too, every
+     * saved sequence (save.h). NULL with 0 bytes = nothing. */
     const void *fingerprint;
     int32_t fingerprint_bytes;
     /* For tests: so many bits of each hash are cleared, in [0, 128]. No answer depends on it. */
