@@ -148,8 +148,26 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_cache_stats(pkv_cache *cache, struct p
  *     swap_out_bytes_total                     swap_out_bytes
  *     swap_in_bytes_total                      swap_in_bytes
  *
- * write is called once for each metric with its HELP, TYPE and value lines: `bytes` bytes, not
- * NUL-terminated. It returns false to stop. context is passed to it as it is.
+ * Of each tier (struct pkv_tier_stats, offload.h), with the labels `tier`, its index, and
+ * `tier_name`:
+ *
+ *     tier_stored_blocks_total                 stored_blocks
+ *     tier_stored_bytes_total                  stored_bytes
+ *     tier_failed_stores_total                 failed_stores
+ *     tier_skipped_stores_total                skipped_stores
+ *     tier_loaded_blocks_total                 loaded_blocks
+ *     tier_loaded_bytes_total                  loaded_bytes
+ *     tier_missed_blocks_total                 missed_blocks
+ *     tier_void_blocks_total                   void_blocks
+ *     tier_collisions_total                    collisions
+ *     tier_failed_loads_total                  failed_loads
+ *     tier_corrupt_blocks_total                corrupt_blocks
+ *     tier_hit_tokens_total                    hit_tokens
+ *     tier_waiting_stores                      waiting_stores
+ *     tier_tickets                             num_tickets
+ *
+ * write is called once for each metric (and tier) with its HELP, TYPE and value lines: `bytes`
+ * bytes, not NUL-terminated. It returns false to stop. context is passed to it as it is.
  *
  * Returns PKV_OK; PKV_IO when write has stopped it; PKV_INVALID_ARGUMENT. O(groups * max_seqs). */
 PKV_API PKV_NODISCARD enum pkv_status

@@ -216,7 +216,7 @@ struct pkv_tier_stats {
     int32_t num_tickets;
 };
 
-/* Reads the counters of one tier. pkv_metrics_write (metrics.h) has the same with the label `tier`.
+/* Reads the counters of one tier. pkv_metrics_write (metrics.h) has the same as text.
  *
  * tier is its index in config.tiers.
  *

@@ -4,6 +4,7 @@
  * format escapes in a value, backslash, quote and line feed, two can occur. */
 #include "runtime/label.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -58,19 +59,33 @@ char *label_copy(const char *label, struct carver *carver)
     return copy != NULL ? memcpy(copy, label, bytes) : NULL;
 }
 
-void label_write(const char *label, char *text)
+/* Adds a label to those that there are; returns the end of the text. */
+static char *add_label(char *text, const char *name, const char *value, bool is_first)
 {
-    text[0] = '\0';
-    if (label == NULL) {
-        return;
-    }
-    strcpy(text, "{cache=\"");
-    text += strlen(text);
-    for (; *label != '\0'; label++) {
-        if (*label == '\\' || *label == '"') {
+    text += sprintf(text, "%s%s=\"", is_first ? "{" : ",", name);
+    for (; *value != '\0'; value++) {
+        if (*value == '\\' || *value == '"') {
             *text++ = '\\';
         }
-        *text++ = *label;
+        *text++ = *value;
     }
-    strcpy(text, "\"}");
+    *text++ = '"';
+    return text;
+}
+
+void label_write(const char *label, int32_t tier, const char *tier_name, char *text)
+{
+    char *end = text;
+    if (label != NULL) {
+        end = add_label(end, "cache", label, true);
+    }
+    if (tier != LABEL_NO_TIER) {
+        const char number[2] = {(char)('0' + tier), '\0'};
+        end = add_label(end, "tier", number, label == NULL);
+        end = add_label(end, "tier_name", tier_name, false);
+    }
+    if (end > text) {
+        *end++ = '}';
+    }
+    *end = '\0';
 }

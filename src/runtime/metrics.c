@@ -8,6 +8,9 @@
 #include "base/error.h"
 #include "runtime/label.h"
 #include "runtime/stats.h"
+#include "tiers/tier.h"
+
+_Static_assert(LABEL_MAX_TIER == TIER_MAX_LABEL, "the name of every tier fits");
 
 struct metric {
     const char *name;
@@ -105,9 +108,10 @@ struct writer {
     void *context;
 };
 
-/* A sample of a cache, behind the lines that say what it is when it is the metric's first. */
-static bool write_sample(const struct metric *metric, const char *label, bool is_first,
-                         const struct writer *writer)
+/* A sample of a cache, or of a tier of it, after the lines that say what it is when it is the
+ * metric's first. */
+static bool write_sample(const struct metric *metric, const pkv_cache *cache, int32_t tier,
+                         bool is_first, const struct writer *writer)
 {
     char text[MAX_TEXT];
     char labels[LABEL_TEXT_BYTES];
@@ -116,10 +120,73 @@ static bool write_sample(const struct metric *metric, const char *label, bool is
         bytes = snprintf(text, sizeof text, "# HELP pagedkv_%s %s\n# TYPE pagedkv_%s %s\n",
                          metric->name, metric->help, metric->name, metric->type);
     }
-    label_write(label, labels);
+    label_write(cache->label, tier, tier != LABEL_NO_TIER ? cache->offload.tiers[tier]->name : NULL,
+                labels);
     bytes += snprintf(text + bytes, sizeof text - (size_t)bytes, "pagedkv_%s%s %.17g\n",
                       metric->name, labels, metric->value);
     return writer->write(writer->context, text, (size_t)bytes);
+}
+
+#define NUM_TIER_METRICS 14
+
+static void tier_metrics_of(const struct pkv_tier_stats *s, struct metric *metrics)
+{
+    const char *counter = "counter";
+    const char *gauge = "gauge";
+    const struct metric table[NUM_TIER_METRICS] = {
+        {"tier_stored_blocks_total", counter, "Blocks written to the tier.",
+         (double)s->stored_blocks},
+        {"tier_stored_bytes_total", counter, "Bytes of them.", (double)s->stored_bytes},
+        {"tier_failed_stores_total", counter, "Blocks that the tier did not take.",
+         (double)s->failed_stores},
+        {"tier_skipped_stores_total", counter, "Blocks for which the queue had no room.",
+         (double)s->skipped_stores},
+        {"tier_loaded_blocks_total", counter, "Blocks read from the tier, and checked.",
+         (double)s->loaded_blocks},
+        {"tier_loaded_bytes_total", counter, "Bytes of them.", (double)s->loaded_bytes},
+        {"tier_missed_blocks_total", counter, "Blocks that were looked up and not there.",
+         (double)s->missed_blocks},
+        {"tier_void_blocks_total", counter, "Blocks that a flush has made void.",
+         (double)s->void_blocks},
+        {"tier_collisions_total", counter, "Values of another content under an equal key.",
+         (double)s->collisions},
+        {"tier_failed_loads_total", counter, "Blocks that the tier did not give.",
+         (double)s->failed_loads},
+        {"tier_corrupt_blocks_total", counter, "Damaged values, which were removed.",
+         (double)s->corrupt_blocks},
+        {"tier_hit_tokens_total", counter, "Adopted tokens that came from the tier.",
+         (double)s->hit_tokens},
+        {"tier_waiting_stores", gauge, "Blocks that wait to be stored, in all tiers.",
+         (double)s->waiting_stores},
+        {"tier_tickets", gauge, "Open tickets.", (double)s->num_tickets},
+    };
+    memcpy(metrics, table, sizeof table);
+}
+
+/* The samples of all tiers of all caches, metric by metric. */
+static enum pkv_status write_tiers(pkv_cache *const *caches, int32_t num_caches,
+                                   const struct writer *writer)
+{
+    struct metric metrics[NUM_TIER_METRICS];
+    for (int32_t i = 0; i < NUM_TIER_METRICS; i++) {
+        bool is_first = true;
+        for (int32_t s = 0; s < num_caches * PKV_MAX_TIERS; s++) {
+            pkv_cache *cache = caches[s / PKV_MAX_TIERS];
+            const int32_t tier = s % PKV_MAX_TIERS;
+            if (tier >= cache->config.num_tiers) {
+                continue;
+            }
+            cache_lock(cache);
+            const struct pkv_tier_stats stats = offload_stats(&cache->offload, tier);
+            cache_unlock(cache);
+            tier_metrics_of(&stats, metrics);
+            if (!write_sample(&metrics[i], cache, tier, is_first, writer)) {
+                return refuse(PKV_IO, "the writer stopped at pagedkv_%s", metrics[i].name);
+            }
+            is_first = false;
+        }
+    }
+    return PKV_OK;
 }
 
 static enum pkv_status write_caches(pkv_cache *const *caches, int32_t num_caches,
@@ -140,12 +207,12 @@ static enum pkv_status write_caches(pkv_cache *const *caches, int32_t num_caches
     for (int32_t i = 0; i < NUM_METRICS; i++) {
         for (int32_t c = 0; c < num_caches; c++) {
             metrics[i].value = values[c][i];
-            if (!write_sample(&metrics[i], caches[c]->label, c == 0, writer)) {
+            if (!write_sample(&metrics[i], caches[c], LABEL_NO_TIER, c == 0, writer)) {
                 return refuse(PKV_IO, "the writer stopped at pagedkv_%s", metrics[i].name);
             }
         }
     }
-    return PKV_OK;
+    return write_tiers(caches, num_caches, writer);
 }
 
 enum pkv_status pkv_metrics_write(pkv_cache *cache,

@@ -212,6 +212,9 @@ static bool go_on(pkv_cache *cache, struct worker *worker, const struct deadline
         carry_out(cache, &worker->transfer);
         return !is_over(deadline);
     }
+    if (cache->offload.num_running == 0 && cache->offload.num_raises == 0) {
+        return true; /* nobody is at work: a poll goes on, or nothing is left */
+    }
     return wait_for(cache, &cache->offload.has_done, deadline);
 }
 

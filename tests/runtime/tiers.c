@@ -651,6 +651,83 @@ static void threads_of_the_cache_do_the_work_and_end_with_it(void)
     memory_tier_close(&memory);
 }
 
+static bool take_text(void *context, const char *text, size_t bytes)
+{
+    char *all = context;
+    strncat(all, text, bytes);
+    return true;
+}
+
+static void the_text_of_the_metrics_has_a_sample_for_each_tier(void)
+{
+    static char text[65536];
+    static struct memory_tier other;
+    struct runtime_case c;
+    memory_tier_open(&memory, "near");
+    memory_tier_open(&other, "a \"far\" one");
+    pkv_tier *const tiers[2] = {memory.tier, other.tier};
+    prefix_init(&c);
+    c.config.tiers = tiers;
+    c.config.num_tiers = 2;
+    c.config.max_store_blocks = 16;
+    c.config.metrics_label = "one";
+    case_open(&c);
+    prefix_warm(&c, &x, 100, 13);
+    work_and_poll(&c);
+    text[0] = '\0';
+    ASSERT_STATUS(PKV_OK, pkv_metrics_write(c.cache, take_text, text));
+    const char *metric = strstr(text, "# TYPE pagedkv_tier_stored_blocks_total counter\n");
+    CU_ASSERT_PTR_NOT_NULL_FATAL(metric);
+    CU_ASSERT_PTR_NOT_NULL(
+        strstr(metric,
+               "\npagedkv_tier_stored_blocks_total{cache=\"one\",tier=\"0\",tier_name=\"near\"} 3\n"
+               "pagedkv_tier_stored_blocks_total{cache=\"one\",tier=\"1\",tier_name=\"a "
+               "\\\"far\\\" one\"} 3\n# HELP"));
+    case_close(&c);
+    memory_tier_close(&memory);
+    memory_tier_close(&other);
+}
+
+/* What is in the farther tier alone comes to the nearer one when it was loaded. */
+static void two_tiers_are_searched_in_order_and_the_nearer_one_is_filled(void)
+{
+    static struct memory_tier far;
+    struct runtime_case c;
+    memory_tier_open(&memory, "near");
+    memory_tier_open(&far, "far");
+    pkv_tier *const tiers[2] = {memory.tier, far.tier};
+    open_case(&c, 16, &far.tier);
+    prefix_warm(&c, &x, 100, 13);
+    work_and_poll(&c);
+    case_close(&c);
+    prefix_init(&c);
+    c.config.tiers = tiers;
+    c.config.num_tiers = 2;
+    c.config.max_store_blocks = 16;
+    case_open(&c);
+    ASSERT_STATUS(PKV_OK, prefix_create(&c, &y, 100, NULL));
+    pkv_ticket ticket = prefetch(&c, &y, 13);
+    struct pkv_ticket_info info = wait_for(&c, ticket);
+    CU_ASSERT_EQUAL(info.tier_loaded[0], 0);
+    CU_ASSERT_EQUAL(info.tier_loaded[1], 12);
+    close_ticket(&c, ticket);
+    work_and_poll(&c);
+    CU_ASSERT_EQUAL(memory.num_values, 3);
+    case_close(&c);
+    far.num_gets = 0;
+    far.is_down = true;
+    case_open(&c);
+    ASSERT_STATUS(PKV_OK, prefix_create(&c, &y, 100, NULL));
+    ticket = prefetch(&c, &y, 13);
+    info = wait_for(&c, ticket);
+    CU_ASSERT_EQUAL(info.tier_loaded[0], 12);
+    CU_ASSERT_EQUAL(far.num_gets, 0);
+    close_ticket(&c, ticket);
+    case_close(&c);
+    memory_tier_close(&memory);
+    memory_tier_close(&far);
+}
+
 static void a_closed_cache_still_stores_and_takes_no_tickets(void)
 {
     struct runtime_case c;
@@ -737,6 +814,8 @@ static const struct test_case cases[] = {
     TEST(a_prefetch_without_room_brings_what_fits),
     TEST(a_prefetch_and_a_sequence_that_computes_the_same_agree),
     TEST(threads_of_the_cache_do_the_work_and_end_with_it),
+    TEST(the_text_of_the_metrics_has_a_sample_for_each_tier),
+    TEST(two_tiers_are_searched_in_order_and_the_nearer_one_is_filled),
     TEST(a_closed_cache_still_stores_and_takes_no_tickets),
     TEST(bad_arguments_are_refused),
     TEST_END,
