@@ -76,10 +76,10 @@ double random_unit(struct test_random *random);                                /
  * after it return NULL; 0 never fails. live is what was not freed. */
 struct test_memory {
     long fail_at;
-    long calls;
-    long live;
-    size_t live_bytes;
-    long num_logged; /* lines through the log hook */
+    _Atomic long calls; /* atomic: hooks are called from several threads */
+    _Atomic long live;
+    _Atomic size_t live_bytes;
+    _Atomic long num_logged; /* lines through the log hook */
 };
 struct pkv_hooks test_hooks(struct test_memory *memory);
 
