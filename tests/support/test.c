@@ -2,6 +2,7 @@
 #include "support/test.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,16 +83,27 @@ double random_unit(struct test_random *random)
     return (double)(random_u64(random) >> 11) * 0x1p-52 - 1.0;
 }
 
+/* Hooks are called from several threads at once. */
+static pthread_mutex_t memory_lock = PTHREAD_MUTEX_INITIALIZER;
+
 static bool may_allocate(struct test_memory *memory, size_t bytes)
 {
+    pthread_mutex_lock(&memory_lock);
+    const bool fails = memory->fail_at > 0 && --memory->fail_at == 0;
     memory->calls++;
-    if (memory->fail_at > 0 && --memory->fail_at == 0) {
-        memory->fail_at = 1;
-        return false;
-    }
-    memory->live++;
-    memory->live_bytes += bytes;
-    return true;
+    memory->fail_at += fails;
+    memory->live += !fails;
+    memory->live_bytes += fails ? 0 : bytes;
+    pthread_mutex_unlock(&memory_lock);
+    return !fails;
+}
+
+static void count_freed(struct test_memory *memory, size_t bytes)
+{
+    pthread_mutex_lock(&memory_lock);
+    memory->live--;
+    memory->live_bytes -= bytes;
+    pthread_mutex_unlock(&memory_lock);
 }
 
 static void *counted_alloc(void *context, size_t bytes, size_t alignment)
@@ -101,10 +113,8 @@ static void *counted_alloc(void *context, size_t bytes, size_t alignment)
 
 static void counted_free(void *context, void *pointer, size_t bytes, size_t alignment)
 {
-    struct test_memory *memory = context;
     (void)alignment;
-    memory->live--;
-    memory->live_bytes -= bytes;
+    count_freed(context, bytes);
     free(pointer);
 }
 
@@ -123,10 +133,8 @@ static void *counted_map(void *context, size_t bytes, size_t alignment, int node
 
 static void counted_unmap(void *context, void *pages, size_t bytes, enum pkv_map_kind kind)
 {
-    struct test_memory *memory = context;
     (void)kind;
-    memory->live--;
-    memory->live_bytes -= bytes;
+    count_freed(context, bytes);
     munmap(pages, bytes);
 }
 
