@@ -227,7 +227,9 @@ struct pkv_cache_config {
     pkv_tier *const *tiers;
     int32_t num_tiers;
     /* Threads that the cache starts for pkv_tier_work, in [0, 64]; 0 = the caller's threads call
-     * it. */
+     * it. They run at nice 19, since one that took a processor from an attending thread would make
+     * its step longer: where attention keeps all processors busy they store little, so leave them
+     * one, or bring threads of another priority. */
     int32_t num_tier_threads;
     /* Tickets that may be open at once, in [0, 2^16]; 0 = 64. */
     int32_t max_tickets;

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "base/sized.h"
@@ -14,6 +15,7 @@
 
 #define NS 1000000000u
 #define ENDLESS_SECONDS ((uint64_t)1 << 31)
+#define LAST_NICE 19        /* no other thread that can run waits for one of these */
 #define RETRY_NS 200000000u /* until a flush is tried again in a tier that has refused it */
 
 /* A transfer and its memory. */
@@ -155,6 +157,7 @@ static void *run_thread(void *context)
     if (open_worker(cache, &worker) != PKV_OK) {
         return NULL;
     }
+    (void)setpriority(PRIO_PROCESS, 0, LAST_NICE); /* on Linux: of this thread */
     cache_lock(cache);
     while (!cache->offload.stops) {
         if (gather_next(cache, &worker.transfer)) {
