@@ -3,6 +3,7 @@
 
 For a step on plain arrays   gqa_decode_step, KVCache and cached_attention, group_query_attention
 For servers                  Cache, Sequence and Step, with Group, Layer, CacheConfig and Options
+What outlives a process      DiskTier and RedisTier, Ticket; Cache.save and Cache.load
 The operator itself          attention, Workspace, Constants
 
 Arrays are numpy arrays, torch tensors or anything else that exports a buffer or DLPack; they are
@@ -15,7 +16,8 @@ from ._library import build_info, version
 from ._operator import Constants, Workspace, attention
 from ._contract import KVCache, cached_attention, gqa_decode_step, group_query_attention
 from ._records import (Admission, BlockInfo, Description, Event, FieldUsage, FlushReport, Probe,
-                       SequenceInfo, Sizes, Stats, StepView, Usage)
+                       SequenceInfo, Sizes, Stats, StepView, TicketInfo, TierStats, Usage)
+from ._tiers import DiskTier, RedisTier, Ticket, Tier
 from ._config import CacheConfig, Group, Layer, Options
 from ._step import Step
 from ._cache import Cache, Pin, Sequence, metrics
@@ -23,10 +25,11 @@ from ._cache import Cache, Pin, Sequence, metrics
 __version__ = version()
 __all__ = [
     "Admission", "BlockInfo", "Busy", "Cache", "CacheConfig", "Constants", "Corrupt",
-    "Description", "Event", "FieldUsage", "FlushReport", "Group", "InvalidArgument", "KVCache",
-    "Layer", "NeverFits", "NoBlocks", "NoMemory", "NotFound", "NotResident", "Options",
-    "PagedKVError", "Pin", "Probe", "Sequence", "SequenceInfo", "Shortage", "Sizes",
-    "StaleHandle", "Stats", "Step", "StepView", "StoppedOutput", "Unsupported", "Usage",
-    "Workspace", "attention", "build_info", "cached_attention", "gqa_decode_step",
-    "group_query_attention", "metrics", "version",
+    "Description", "DiskTier", "Event", "FieldUsage", "FlushReport", "Group", "InvalidArgument",
+    "KVCache", "Layer", "NeverFits", "NoBlocks", "NoMemory", "NotFound", "NotResident",
+    "Options", "PagedKVError", "Pin", "Probe", "RedisTier", "Sequence", "SequenceInfo",
+    "Shortage", "Sizes", "StaleHandle", "Stats", "Step", "StepView", "StoppedOutput", "Ticket",
+    "TicketInfo", "Tier", "TierStats", "Unsupported", "Usage", "Workspace", "attention",
+    "build_info", "cached_attention", "gqa_decode_step", "group_query_attention", "metrics",
+    "version",
 ]

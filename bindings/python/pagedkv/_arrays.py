@@ -8,6 +8,7 @@ read or write outside the memory described is checked here, and a refusal names 
 """
 import ctypes
 import math
+import os
 import sys
 
 import numpy as np
@@ -379,6 +380,23 @@ def real(name, value):
         return float(value)
     except (TypeError, ValueError) as error:
         raise TypeError(f"{name} is no number: {error}") from None
+
+
+def text(name, value):
+    """A text as C reads it."""
+    if not isinstance(value, str) or "\0" in value:
+        raise TypeError(f"{name} is {value!r}, no text without NUL")
+    return value.encode()
+
+
+def path(name, value):
+    """A path as C reads it."""
+    if not isinstance(value, (str, bytes, os.PathLike)):
+        raise TypeError(f"{name} is a {type(value).__name__}, no path")
+    encoded = os.fsencode(value)
+    if b"\0" in encoded:
+        raise ValueError(f"{name} is {value!r}, no path")
+    return encoded
 
 
 def choice(name, value, choices):

@@ -3,6 +3,7 @@
 import collections
 import contextlib
 import ctypes
+import math
 import threading
 import time
 import weakref
@@ -16,15 +17,16 @@ from ._config import U64, CacheConfig, Options, fill_options, fill_prompt, new_f
 from ._errors import Shortage, StaleHandle
 from ._library import check, lib, new, read_shortage, reference
 from ._records import (BLOCK_STATES, EVENT_KINDS, EVENT_REASONS, Admission, BlockInfo, Description,
-                       Event, FieldUsage, FlushReport, Probe, SequenceInfo, Stats, Usage, key_of,
-                       name_in, read)
+                       Event, FieldUsage, FlushReport, Probe, SequenceInfo, Stats, TierStats, Usage,
+                       key_of, name_in, read)
 from ._step import Step, step_fits
+from ._tiers import Ticket, TierUse
 
 _LOG = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p)
 _WRITE = ctypes.CFUNCTYPE(c_bool, c_void_p, c_void_p, c_size_t)
 _VISIT_BLOCK = ctypes.CFUNCTYPE(c_bool, c_void_p, c_void_p)
 _VISIT_SEQ = ctypes.CFUNCTYPE(c_bool, c_void_p, _abi.pkv_seq, c_void_p)
-#: wait_free looks so often whether a signal or the cache's end wants it to return.
+#: What waits looks so often whether a signal or the cache's end wants it to return.
 _WAIT_SLICE = 0.1
 
 
@@ -35,8 +37,8 @@ class _Live:
     collected in the midst of anything; the next call ends them.
     """
 
-    def __init__(self, pointer):
-        self._pointer = pointer
+    def __init__(self, pointer, tiers=()):
+        self._pointer, self._tiers = pointer, tiers
         self._condition = threading.Condition()
         self._uses = 0
         self._ending = False
@@ -60,6 +62,24 @@ class _Live:
             self._uses -= 1
             self._condition.notify_all()
 
+    def wait(self, timeout, call, not_yet):
+        """Whether call(pointer, nanoseconds) has answered another status than `not_yet` before the
+        time is over; timeout in seconds, None = as long as it takes. Refusals are raised."""
+        limit = None
+        if timeout is not None:
+            limit = time.monotonic() + arrays.real("timeout", timeout)
+            if math.isnan(limit):
+                raise ValueError("timeout is no number")
+        while True:
+            left = _WAIT_SLICE if limit is None else min(_WAIT_SLICE, limit - time.monotonic())
+            with self as pointer:
+                status = call(pointer, int(max(0.0, left) * 1e9))
+                if status != not_yet:
+                    check(status)
+                    return True
+            if left <= 0 or (limit is not None and left < _WAIT_SLICE):
+                return False
+
     def end(self, destroy):
         """Waits until no call uses the pointer, then destroys; stays alive if that is refused."""
         with self._condition:
@@ -70,7 +90,7 @@ class _Live:
                 while self._uses:
                     self._condition.wait()
                 destroy(self._pointer)
-                self._pointer = None
+                self._pointer, self._tiers = None, ()
             finally:
                 self._ending = False
 
@@ -80,6 +100,7 @@ class _Live:
         objects that are collected with it may still call."""
         pointer, self._pointer = self._pointer, None
         lib.pkv_cache_destroy(pointer, True)
+        self._tiers = ()
 
 
 def _copied(struct, address):
@@ -122,8 +143,8 @@ class Cache:
         out.hooks.log = ctypes.cast(callback, c_void_p)
         pointer = c_void_p()
         check(lib.pkv_cache_create(byref(out), byref(pointer)))
+        self._live = _Live(pointer, [kept for kept in keep if isinstance(kept, TierUse)])
         del keep
-        self._live = _Live(pointer)
         self._end = weakref.finalize(self, self._live.drop, callback)
         self._end.atexit = False
 
@@ -342,6 +363,83 @@ class Cache:
             check(lib.pkv_cache_reset(pointer, force, byref(report)))
         return read(FlushReport, report)
 
+    # ---- tiers
+
+    def prefetch(self, token_ids: Any, token_extra: Any = None, max_cached: Optional[int] = None,
+                 options: Optional[Options] = None, bidirectional: Any = None,
+                 now_ns: int = 0) -> Ticket:
+        """Begins to bring the blocks of a prompt from the tiers into the cache: what a sequence
+        with these options could adopt. now_ns is the caller's clock, for `tickets`."""
+        prompt, keep = fill_prompt(token_ids, token_extra, bidirectional)
+        fields, kept = fill_options(options)
+        handle, now = _abi.pkv_ticket(), arrays.count("now_ns", now_ns, 0, U64)
+        with self._live as pointer:
+            check(lib.pkv_tier_prefetch(pointer, reference(fields), byref(prompt),
+                                        _max_cached(max_cached, prompt), now, byref(handle)))
+        del keep, kept
+        return Ticket(self, handle)
+
+    def store_prefix(self, token_ids: Any, token_extra: Any = None,
+                     options: Optional[Options] = None, bidirectional: Any = None,
+                     now_ns: int = 0) -> Ticket:
+        """Begins to store the cached prefix of a prompt in all tiers; NotFound when nothing of it
+        is cached."""
+        prompt, keep = fill_prompt(token_ids, token_extra, bidirectional)
+        fields, kept = fill_options(options)
+        handle, now = _abi.pkv_ticket(), arrays.count("now_ns", now_ns, 0, U64)
+        with self._live as pointer:
+            check(lib.pkv_tier_store(pointer, reference(fields), byref(prompt), now,
+                                     byref(handle)))
+        del keep, kept
+        return Ticket(self, handle)
+
+    def poll_tiers(self) -> int:
+        """Lets what was read and written take effect, between steps; gives how many tickets are
+        done since the last time."""
+        number = c_int32()
+        with self._live as pointer:
+            check(lib.pkv_tier_poll(pointer, byref(number)))
+        return number.value
+
+    def work_tiers(self, timeout: Optional[float] = 0.0) -> int:
+        """Reads or writes a piece of what is waiting, for a server without num_tier_threads; gives
+        the blocks moved. It waits for work timeout seconds at most, None = as long as it takes;
+        Busy when the cache is closed and nothing is left."""
+        number, nothing = c_int32(), object()
+
+        def work(pointer, ns):
+            status = lib.pkv_tier_work(pointer, ns, byref(number))
+            return status if status != _abi.PKV_OK or number.value else nothing
+        self._live.wait(timeout, work, nothing)
+        return number.value
+
+    def flush_tiers(self, timeout: Optional[float] = None) -> bool:
+        """Works and polls until every store, prefetch and flush is through or has failed, timeout
+        seconds at most, None = as long as it takes. False when the time is over."""
+        return self._live.wait(timeout, lambda pointer, ns: lib.pkv_tier_flush(pointer, ns, None),
+                               _abi.PKV_BUSY)
+
+    def tickets(self, begun_until_ns: int = U64) -> List[Ticket]:
+        """The open tickets that were begun at or before a time. They are not closed when this list
+        is dropped."""
+        until, number, room = arrays.count("begun_until_ns", begun_until_ns, 0, U64), c_int32(), 0
+        with self._live as pointer:
+            while True:
+                handles = (_abi.pkv_ticket * max(1, room))()
+                check(lib.pkv_ticket_list(pointer, until, byref(handles), room, byref(number)))
+                if number.value <= room:
+                    break
+                room = number.value
+        return [Ticket(self, _abi.pkv_ticket(handles[i].id), is_owner=False)
+                for i in range(number.value)]
+
+    def tier_stats(self, tier: int = 0) -> TierStats:
+        """The counters of one tier, by its index in CacheConfig.tiers."""
+        stats = new(_abi.pkv_tier_stats)
+        with self._live as pointer:
+            check(lib.pkv_tier_read_stats(pointer, arrays.count("tier", tier), byref(stats)))
+        return read(TierStats, stats)
+
     # ---- what it tells about itself
 
     def stats(self) -> Stats:
@@ -482,17 +580,8 @@ class Sequence:
         struct = new(_abi.pkv_shortage)
         for name in ("row", "group", "need", "free", "evictable", "quota", "max_tokens"):
             setattr(struct, name, getattr(shortage, name))
-        limit = None if timeout is None else time.monotonic() + arrays.real("timeout", timeout)
-        while True:
-            left = _WAIT_SLICE if limit is None else min(_WAIT_SLICE, limit - time.monotonic())
-            with self._cache._live as pointer:
-                status = lib.pkv_wait_free(pointer, self._handle, byref(struct),
-                                           int(max(0.0, left) * 1e9))
-                if status != _abi.PKV_NO_BLOCKS:
-                    check(status)
-                    return True
-            if left <= 0 or (limit is not None and left < _WAIT_SLICE):
-                return False
+        return self._cache._live.wait(timeout, lambda pointer, ns: lib.pkv_wait_free(
+            pointer, self._handle, byref(struct), ns), _abi.PKV_NO_BLOCKS)
 
     def fork(self, n: int = 1, at: Optional[int] = None) -> List["Sequence"]:
         """n sequences that share the first `at` tokens, None = all; nothing is copied."""

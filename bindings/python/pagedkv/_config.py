@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The configuration of a cache, options of sequences and prompts, as structs of C."""
 import ctypes
-import os
 from ctypes import byref, c_int64, cast, c_void_p
 from dataclasses import dataclass, field
 from typing import Any, List, Mapping, Optional, Sequence as Seq
@@ -12,6 +11,7 @@ from . import _abi, _arrays as arrays
 from ._library import check, lib, new, reference
 from ._operator import ISAS, Constants, MAX_THREADS, set_constants, take_constants
 from ._records import Sizes, key_of, read
+from ._tiers import Tier
 
 STORAGES = {"paged": _abi.PKV_STORAGE_PAGED, "continuous": _abi.PKV_STORAGE_CONTINUOUS}
 U64 = 2**64 - 1
@@ -89,9 +89,10 @@ class Layer:
 
 _COUNTS = ("max_seqs", "max_seq_len", "max_step_rows", "max_step_tokens", "num_index_nodes",
            "max_namespaces", "watermark_blocks", "max_pinned_blocks", "num_events",
-           "masked_hash_bits", "min_blank_percent")
+           "masked_hash_bits", "min_blank_percent", "num_tier_threads", "max_tickets",
+           "max_store_blocks")
 _FLAGS = ("poison_freed", "zero_freed", "prefix_cache", "event_tokens", "check_tokens",
-          "no_partial_hits")
+          "no_partial_hits", "no_write_behind")
 
 
 @dataclass(frozen=True)
@@ -131,9 +132,14 @@ class CacheConfig:
     min_blank_percent: int = 0
     swap_bytes: int = 0
     swap_path: Any = None
+    tiers: Seq[Tier] = ()
+    num_tier_threads: int = 0
+    max_tickets: int = 0
+    max_store_blocks: int = 0
+    no_write_behind: bool = False
 
     def __post_init__(self):
-        for name, kind in (("groups", Group), ("layers", Layer)):
+        for name, kind in (("groups", Group), ("layers", Layer), ("tiers", Tier)):
             items = getattr(self, name)
             if not isinstance(items, (list, tuple)) or not all(isinstance(i, kind) for i in items):
                 raise TypeError(f"{name} is {items!r}, no list of {kind.__name__}")
@@ -165,6 +171,10 @@ class CacheConfig:
         keep += [groups, layers]
         out.groups, out.num_groups = cast(groups, c_void_p), len(groups)
         out.layers, out.num_layers = cast(layers, c_void_p), len(layers)
+        uses = [tier._owner.use() for tier in self.tiers]
+        tiers = (c_void_p * max(1, len(uses)))(*[use.pointer.value for use in uses])
+        keep += [*uses, tiers]
+        out.tiers, out.num_tiers = cast(tiers, c_void_p), len(uses)
 
     def _fill_texts(self, out, keep):
         if not isinstance(self.fingerprint, (bytes, bytearray)):
@@ -174,18 +184,9 @@ class CacheConfig:
             keep.append(text)
             out.fingerprint, out.fingerprint_bytes = cast(text, c_void_p), len(self.fingerprint)
         if self.metrics_label is not None:
-            if not isinstance(self.metrics_label, str) or "\0" in self.metrics_label:
-                raise TypeError(f"metrics_label is {self.metrics_label!r}, no text")
-            text = ctypes.create_string_buffer(self.metrics_label.encode())
-            keep.append(text)
-            out.metrics_label = cast(text, ctypes.c_char_p)
+            out.metrics_label = arrays.text("metrics_label", self.metrics_label)
         if self.swap_path is not None:
-            path = os.fsencode(self.swap_path)
-            if b"\0" in path:
-                raise ValueError(f"swap_path is {self.swap_path!r}, no path")
-            text = ctypes.create_string_buffer(path)
-            keep.append(text)
-            out.swap_path = cast(text, ctypes.c_char_p)
+            out.swap_path = arrays.path("swap_path", self.swap_path)
 
     def sizes(self) -> Sizes:
         """Exact bytes of the cache, without making it."""

@@ -84,7 +84,7 @@ class Corrupt(PagedKVError):
 
 
 class StoppedOutput(PagedKVError):
-    """PKV_IO: input or output failed: a callback stopped it, or the system has."""
+    """PKV_IO: a callback stopped the output or the input, or a file, disk or server failed."""
 
     status = -10
 

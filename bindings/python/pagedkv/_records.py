@@ -161,6 +161,46 @@ class Stats:
     swapped_seqs: int
 
 
+#: By enum pkv_ticket_state.
+TICKET_STATES = ("finding", "loading", "storing", "done")
+
+
+@dataclass(frozen=True)
+class TicketInfo:
+    """How far a prefetch or store is (struct pkv_ticket_info). state is "finding", "loading",
+    "storing" or "done"; status is "PKV_OK", or the name of the first thing that went wrong, which
+    never makes an admission fail. tier_loaded has an entry for each tier."""
+
+    state: str
+    status: str
+    num_cached: int
+    num_loaded: int
+    tier_loaded: Tuple[int, ...]
+    num_stored: int
+    num_left: int
+    begun_ns: int
+
+
+@dataclass(frozen=True)
+class TierStats:
+    """What a cache has done with one of its tiers (struct pkv_tier_stats)."""
+
+    stored_blocks: int
+    stored_bytes: int
+    failed_stores: int
+    skipped_stores: int
+    loaded_blocks: int
+    loaded_bytes: int
+    missed_blocks: int
+    void_blocks: int
+    collisions: int
+    failed_loads: int
+    corrupt_blocks: int
+    hit_tokens: int
+    waiting_stores: int
+    num_tickets: int
+
+
 #: By enum pkv_block_state, pkv_event_kind and pkv_event_reason.
 BLOCK_STATES = ("free", "cached", "held", "pinned")
 EVENT_KINDS = ("stored", "removed", "cleared", "offloaded", "onboarded")

@@ -32,6 +32,16 @@ def _guarded(move, raised):
     return _MOVE(call)
 
 
+def _write_from(to, data, size):
+    """Raw streams take what they like."""
+    left = memoryview(ctypes.string_at(data, size))
+    while left:
+        taken = to.write(left)
+        if not isinstance(taken, int) or not 0 < taken <= len(left):
+            raise OSError(f"the stream took {taken!r} of {len(left)} bytes")
+        left = left[taken:]
+
+
 def _finish(status, raised, shortage=None):
     if raised:
         raise raised[0]
@@ -47,7 +57,7 @@ def save(pointer, handle, to):
     if not callable(getattr(to, "write", None)):
         raise TypeError(f"a {type(to).__name__} is no path and has no write")
     raised, writer = [], new(_abi.pkv_writer)
-    callback = _guarded(lambda data, size: to.write(ctypes.string_at(data, size)), raised)
+    callback = _guarded(lambda data, size: _write_from(to, data, size), raised)
     writer.write = ctypes.cast(callback, c_void_p)
     _finish(lib.pkv_seq_save(pointer, handle, byref(writer)), raised)
 
@@ -55,10 +65,12 @@ def save(pointer, handle, to):
 def _read_to(source, data, size):
     at = 0
     while at < size:
-        part = source.read(size - at)
+        part = bytes(source.read(size - at) or b"")
         if not part:
             raise EOFError(f"the stream ended {size - at} bytes early")
-        ctypes.memmove(data + at, bytes(part), len(part))
+        if len(part) > size - at:
+            raise OSError(f"the stream gave {len(part)} bytes instead of {size - at}")
+        ctypes.memmove(data + at, part, len(part))
         at += len(part)
 
 

@@ -3,7 +3,10 @@
 layouts. Each call raises TypeError, ValueError or PagedKVError, or the value was fine; nothing
 crashes, and caches stay as they were."""
 import array
+import io
 import math
+import os
+import tempfile
 
 import numpy as np
 
@@ -139,7 +142,8 @@ class Managed(Fuzzed):
             num_events=4, event_tokens=False, fingerprint=b"x", masked_hash_bits=0,
             metrics_label="x", poison_freed=False, zero_freed=False, check_tokens=False,
             no_partial_hits=False,
-            min_blank_percent=0, swap_bytes=4096, swap_path=None))
+            min_blank_percent=0, swap_bytes=4096, swap_path=None, tiers=(), num_tier_threads=0,
+            max_tickets=0, max_store_blocks=0, no_write_behind=False))
 
     def test_groups_and_layers(self):
         def call(num_heads, group, kv_layer, constants, **arguments):
@@ -213,6 +217,85 @@ class Managed(Fuzzed):
             token_ids=[1], token_extra=[0], max_cached=1, options=None))
         self.every_argument(self.cache.config.prefix_keys, lambda: dict(
             token_ids=[1] * 9, token_extra=[0] * 9, options=None))
+
+
+class Tiered(Fuzzed):
+    """Whatever names a file does so in a folder of the test's own."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(folder.name)
+        os.mkdir("tier")
+        self.tier = pagedkv.DiskTier("tier", 1 << 20)
+        self.addCleanup(self.tier.close)
+        self.cache = pagedkv.Cache(**config(prefix_cache=True, tiers=[self.tier]))
+        self.addCleanup(self.cache.destroy, force=True)
+
+    def test_tiers(self):
+        self.every_argument(lambda **a: pagedkv.DiskTier(**a).close(), lambda: dict(
+            path="tier", max_bytes=1 << 20, timeout_ms=1, file_mode=0o600))
+
+    def test_redis_tiers(self):
+        good = dict(host="127.0.0.1", port=1, unix_socket=None, user="u", password="p",
+                    key_prefix="x:", database=0, ttl_seconds=1, connect_timeout_ms=1,
+                    command_timeout_ms=1, min_backoff_ms=1, max_backoff_ms=1, is_cluster=False,
+                    more_nodes=None, use_tls=False, ca_file=None, cert_file=None, key_file=None)
+        try:
+            pagedkv.RedisTier(**good).close()
+        except pagedkv.Unsupported:
+            self.skipTest("the library was built without hiredis")
+        self.every_argument(lambda **a: pagedkv.RedisTier(**a).close(), lambda: dict(good))
+        with self.assertRaises(pagedkv.Unsupported):
+            pagedkv.RedisTier(use_tls=True)
+
+    def test_configurations(self):
+        def call(**arguments):
+            pagedkv.CacheConfig(**config(prefix_cache=True, **arguments)).sizes()
+        self.every_argument(call, lambda: dict(
+            tiers=[self.tier], num_tier_threads=1, max_tickets=3, max_store_blocks=2,
+            no_write_behind=True))
+        for tiers in ([None], [self.tier, "x"], [object()], [self.tier] * 5, self.tier):
+            with self.assertRaises((TypeError, ValueError)):
+                call(tiers=tiers)
+
+    def test_calls(self):
+        self.every_argument(lambda **a: self.cache.prefetch(**a).close(), lambda: dict(
+            token_ids=[1] * 9, token_extra=[0] * 9, max_cached=3, options=None,
+            bidirectional=[], now_ns=5))
+
+        def store(**arguments):
+            try:
+                self.cache.store_prefix(**arguments).close()
+            except pagedkv.NotFound:
+                pass
+        self.every_argument(store, lambda: dict(
+            token_ids=[1] * 9, token_extra=[0] * 9, options=None, bidirectional=[], now_ns=5))
+        self.cache.flush_tiers()
+        self.every_argument(self.cache.tickets, lambda: dict(begun_until_ns=5))
+        self.every_argument(self.cache.tier_stats, lambda: dict(tier=0))
+        for name, strange in (("flush_tiers", math.nan), ("flush_tiers", "x"),
+                              ("work_tiers", True), ("work_tiers", [])):
+            with self.assertRaises((TypeError, ValueError)):
+                getattr(self.cache, name)(strange)
+        with self.cache.prefetch([1] * 9) as ticket:
+            ticket.wait()
+            self.every_argument(lambda **a: ticket.wait(**a), lambda: dict(timeout=None))
+
+    def test_saves_and_loads(self):
+        seq, memory = self.cache.sequence(), io.BytesIO()
+        self.cache.save(seq, memory)
+        for source in STRANGE + [io.StringIO("x"), io.BytesIO(), io.BytesIO(b"x" * 9999)]:
+            with self.assertRaises((TypeError, ValueError, EOFError, pagedkv.PagedKVError)):
+                self.cache.load(source)
+        self.every_argument(self.cache.save, lambda: dict(seq=seq, to="file"))
+        whole = memory.getvalue()
+        self.cache.load(io.BytesIO(whole)).destroy()
+        for at in range(0, len(whole), 7):
+            with self.assertRaises(EOFError):
+                self.cache.load(io.BytesIO(whole[:at]))
+        self.assertEqual([info.id for info in self.cache.sequences()], [seq.id])
 
 
 class Names(Case):

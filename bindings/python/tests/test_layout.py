@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Structs, constants and prototypes of the binding against what the C compiler sees."""
 import ctypes
-import dataclasses
+import inspect
 import os
 import re
 import shutil
@@ -111,7 +111,7 @@ class Layout(unittest.TestCase):
 #: purpose.
 CLASSES = (
     ("pkv_cache_config", "CacheConfig", "num_groups num_layers hooks fingerprint_bytes "
-     "num_tiers tiers num_tier_threads max_tickets max_store_blocks no_write_behind"),
+     "num_tiers"),
     ("pkv_group_config", "Group", "kind"),
     ("pkv_layer_config", "Layer", "shares_kv"),
     ("pkv_attn_constants", "Constants", "head_sink_count rope_dtype rope_positions rope_width "
@@ -123,6 +123,8 @@ CLASSES = (
     ("pkv_group_usage", "Usage", ""), ("pkv_field_usage", "FieldUsage", ""),
     ("pkv_flush_report", "FlushReport", ""), ("pkv_cache_sizes", "Sizes", ""),
     ("pkv_block_info", "BlockInfo", ""), ("pkv_event", "Event", ""),
+    ("pkv_disk_config", "DiskTier", ""), ("pkv_redis_config", "RedisTier", ""),
+    ("pkv_ticket_info", "TicketInfo", ""), ("pkv_tier_stats", "TierStats", ""),
     ("pkv_step_view", "StepView", "table_rows table_stride max_blocks num_copies first_layer "
      "layer_stride_bytes bidirectional cu_bidirectional"),
 )
@@ -133,7 +135,7 @@ class Fields(unittest.TestCase):
         """Layouts follow the headers by themselves, names of new fields do not: they are added in
         _config.py and _records.py."""
         for struct, name, others in CLASSES:
-            have = {f.name for f in dataclasses.fields(getattr(pagedkv, name))}
+            have = set(inspect.signature(getattr(pagedkv, name)).parameters)
             declared = {field for field, _ in getattr(_abi, struct)._fields_}
             self.assertEqual(declared - have - set(others.split()) - {"size", "reserved"}, set(),
                              f"{name} lacks fields of struct {struct}")

@@ -5,12 +5,12 @@ use crate::element::Dtype;
 use crate::error::{check, int, refuse, want_length, Refused, Result, Shortage};
 use crate::ffi;
 use crate::step::{Row, Step};
-use std::ffi::CString;
+use crate::ticket::MAX_TIERS;
+use crate::tier::Tier;
 use std::ops::Range;
 use std::os::raw::{c_int, c_void};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::ptr::{null, null_mut, NonNull};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What one layer's slices must hold for each token.
@@ -29,6 +29,8 @@ pub struct Cache {
     raw: NonNull<ffi::pkv_cache>,
     pub(crate) dtype: Dtype,
     pub(crate) layers: Vec<LayerShape>,
+    /// Dropped after the cache is destroyed.
+    _tiers: Vec<Arc<Tier>>,
 }
 
 // SAFETY: the library locks inside; only pkv_cache_destroy must be the last call, and drop is.
@@ -97,6 +99,8 @@ pub struct Admission {
     pub num_to_write: usize,
     /// Blocks promised.
     pub num_blocks: usize,
+    /// Of num_cached, the tokens that came from each tier.
+    pub tier_cached: [i32; MAX_TIERS],
 }
 
 /// What an admission would answer to a new sequence.
@@ -107,6 +111,8 @@ pub struct Probe {
     pub num_cached: usize,
     /// Further tokens of the prompt that a running sequence is to compute.
     pub num_pending: usize,
+    /// Further tokens that a prefetch could bring, by tier, as far as the cache knows.
+    pub tier_cached: [i32; MAX_TIERS],
 }
 
 impl Cache {
@@ -123,7 +129,7 @@ impl Cache {
         let layers = layers
             .map(|layer| shape(&config.groups[layer.group], layer.num_heads, layer.kv_of.is_some()))
             .collect();
-        Ok(Cache { raw, dtype: config.dtype, layers })
+        Ok(Cache { raw, dtype: config.dtype, layers, _tiers: config.tiers.clone() })
     }
 
     pub(crate) fn raw(&self) -> *mut ffi::pkv_cache {
@@ -135,21 +141,6 @@ impl Cache {
         let mut seq = ffi::pkv_seq::zeroed();
         // SAFETY: options and what they point to live during the call.
         options.with_raw(|o| check(unsafe { ffi::pkv_seq_create(self.raw(), o, &mut seq) }))?;
-        Ok(Sequence { cache: self, raw: seq })
-    }
-
-    /// Makes a sequence of what `Sequence::save` has written, in this cache or another one of the
-    /// same model.
-    pub fn load(&self, path: &Path) -> std::result::Result<Sequence<'_>, Refused> {
-        let path = path_of(path)?;
-        let mut seq = ffi::pkv_seq::zeroed();
-        let mut shortage = ffi::pkv_shortage::zeroed();
-        shortage.size = std::mem::size_of_val(&shortage);
-        // SAFETY: all pointers are to values of this call.
-        let answer = check(unsafe {
-            ffi::pkv_seq_load_file(self.raw(), path.as_ptr(), &mut seq, &mut shortage)
-        });
-        answer.map_err(|error| Refused::by(error, shortage))?;
         Ok(Sequence { cache: self, raw: seq })
     }
 
@@ -199,6 +190,7 @@ impl Cache {
             refused,
             num_cached: probe.num_cached as usize,
             num_pending: probe.num_pending as usize,
+            tier_cached: probe.tier_cached,
         })
     }
 
@@ -249,13 +241,6 @@ impl Drop for Cache {
     }
 }
 
-fn path_of(path: &Path) -> Result<CString> {
-    match CString::new(path.as_os_str().as_bytes()) {
-        Ok(text) => Ok(text),
-        Err(_) => refuse(format!("{} has a NUL", path.display())),
-    }
-}
-
 fn shape(group: &Group, num_heads: usize, shares_kv: bool) -> LayerShape {
     let v_width = if group.v_width == 0 { group.k_width } else { group.v_width };
     LayerShape {
@@ -268,7 +253,10 @@ fn shape(group: &Group, num_heads: usize, shares_kv: bool) -> LayerShape {
 }
 
 impl SequenceOptions<'_> {
-    fn with_raw<T>(&self, visit: impl FnOnce(&ffi::pkv_seq_options) -> Result<T>) -> Result<T> {
+    pub(crate) fn with_raw<T>(
+        &self,
+        visit: impl FnOnce(&ffi::pkv_seq_options) -> Result<T>,
+    ) -> Result<T> {
         let mut fields = Vec::with_capacity(self.namespace.len());
         for field in self.namespace {
             let mut raw = ffi::pkv_namespace_field::zeroed();
@@ -295,7 +283,10 @@ impl SequenceOptions<'_> {
 }
 
 impl Prompt<'_> {
-    fn with_raw<T>(&self, visit: impl FnOnce(&ffi::pkv_prompt) -> Result<T>) -> Result<T> {
+    pub(crate) fn with_raw<T>(
+        &self,
+        visit: impl FnOnce(&ffi::pkv_prompt) -> Result<T>,
+    ) -> Result<T> {
         let mut ranges = Vec::with_capacity(self.bidirectional.len());
         for range in self.bidirectional {
             ranges.push(ffi::pkv_token_range { begin: range.start, end: range.end });
@@ -323,6 +314,14 @@ pub struct Sequence<'c> {
 }
 
 impl<'c> Sequence<'c> {
+    pub(crate) fn of(cache: &'c Cache, raw: ffi::pkv_seq) -> Sequence<'c> {
+        Sequence { cache, raw }
+    }
+
+    pub(crate) fn cache(&self) -> &'c Cache {
+        self.cache
+    }
+
     pub(crate) fn raw(&self) -> ffi::pkv_seq {
         self.raw
     }
@@ -360,6 +359,7 @@ impl<'c> Sequence<'c> {
             num_cached: given.num_cached as usize,
             num_to_write: given.num_to_write as usize,
             num_blocks: given.num_blocks as usize,
+            tier_cached: given.tier_cached,
         })
     }
 
@@ -375,13 +375,6 @@ impl<'c> Sequence<'c> {
             Err(crate::Error::NoBlocks(_)) => Ok(false),
             Err(error) => Err(error),
         }
-    }
-
-    /// Saves it to a file, which is created or replaced whole; it stays as it is.
-    pub fn save(&self, path: &Path) -> Result<()> {
-        let path = path_of(path)?;
-        // SAFETY: the cache lives as long as self, and the path during the call.
-        check(unsafe { ffi::pkv_seq_save_file(self.cache.raw(), self.raw, path.as_ptr()) })
     }
 
     /// Makes n children that share the first `at` tokens, without copying.

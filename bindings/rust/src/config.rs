@@ -3,10 +3,12 @@
 use crate::element::Dtype;
 use crate::error::{int, refuse, want_length, Result};
 use crate::ffi;
+use crate::tier::Tier;
 use std::ffi::CString;
-use std::os::raw::{c_int, c_void};
+use std::os::raw::{c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Instruction sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -239,6 +241,18 @@ pub struct Config {
     pub swap_bytes: usize,
     /// The folder of a file that is this memory; None = memory of the process.
     pub swap_path: Option<PathBuf>,
+    /// Where full blocks are stored and prefetched from, nearest first, at most
+    /// [`MAX_TIERS`](crate::MAX_TIERS). The cache keeps them.
+    pub tiers: Vec<Arc<Tier>>,
+    /// Threads that read and write tiers; 0 = those that call
+    /// [`work_tiers`](crate::Cache::work_tiers).
+    pub num_tier_threads: usize,
+    /// Tickets that may be open at once; 0 = 64.
+    pub max_tickets: usize,
+    /// Blocks of each group that may wait to be stored; 0 = an eighth of its blocks.
+    pub max_store_blocks: usize,
+    /// Blocks are stored by [`store_prefix`](crate::Cache::store_prefix) alone.
+    pub no_write_behind: bool,
 }
 
 impl Default for Config {
@@ -263,14 +277,32 @@ impl Default for Config {
             zero_freed: false,
             swap_bytes: 0,
             swap_path: None,
+            tiers: Vec::new(),
+            num_tier_threads: 0,
+            max_tickets: 0,
+            max_store_blocks: 0,
+            no_write_behind: false,
         }
     }
 }
 
+/// A text as the library reads it, or none.
+pub(crate) type Text = Option<CString>;
+
 /// A path as the library reads it.
-fn path_text(path: &Path) -> Result<CString> {
+pub(crate) fn path_text(name: &str, path: &Path) -> Result<CString> {
     CString::new(path.as_os_str().as_bytes())
-        .or_else(|_| refuse(format!("swap_path = {:?} has a NUL", path)))
+        .or_else(|_| refuse(format!("{} = {:?} has a NUL", name, path)))
+}
+
+pub(crate) fn text(name: &str, value: &Option<String>) -> Result<Text> {
+    let text = value.as_ref().map(|value| CString::new(value.as_bytes())).transpose();
+    text.or_else(|_| refuse(format!("{} has a NUL", name)))
+}
+
+/// Its address while it lives, or NULL.
+pub(crate) fn optional(text: &Text) -> *const c_char {
+    text.as_ref().map_or(std::ptr::null(), |text| text.as_ptr())
 }
 
 impl Config {
@@ -306,8 +338,15 @@ impl Config {
         raw.poison_freed = self.poison_freed;
         raw.zero_freed = self.zero_freed;
         raw.swap_bytes = self.swap_bytes;
-        let path = self.swap_path.as_ref().map(|path| path_text(path)).transpose()?;
-        raw.swap_path = path.as_ref().map_or(std::ptr::null(), |path| path.as_ptr());
+        let path = self.swap_path.as_ref().map(|path| path_text("swap_path", path)).transpose()?;
+        raw.swap_path = optional(&path);
+        let tiers: Vec<_> = self.tiers.iter().map(|tier| tier.raw()).collect();
+        raw.tiers = tiers.as_ptr();
+        raw.num_tiers = int("tiers", tiers.len())?;
+        raw.num_tier_threads = int("num_tier_threads", self.num_tier_threads)?;
+        raw.max_tickets = int("max_tickets", self.max_tickets)?;
+        raw.max_store_blocks = int("max_store_blocks", self.max_store_blocks)?;
+        raw.no_write_behind = self.no_write_behind;
         visit(&raw)
     }
 }

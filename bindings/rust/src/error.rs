@@ -28,7 +28,7 @@ pub enum Error {
     Unsupported(String),
     /// Saved data fails its checks.
     Corrupt(String),
-    /// A callback stopped the output.
+    /// A stream stopped the output or the input, or a file, disk or server failed.
     Io(String),
     /// Nothing of that name.
     NotFound(String),

@@ -29,7 +29,7 @@ macro_rules! c_structs {
             impl $name {
                 /// All bytes zero.
                 pub fn zeroed() -> Self {
-                    // SAFETY: integers, floats, bools, raw pointers and arrays of them alone.
+                    // SAFETY: integers, floats, bools, raw pointers, optional functions and arrays alone.
                     unsafe { std::mem::zeroed() }
                 }
             }
@@ -135,6 +135,11 @@ pub struct pkv_tier {
     _private: [u8; 0],
 }
 
+/// Functions of pkv_writer and pkv_reader.
+pub type pkv_write = unsafe extern "C" fn(*mut c_void, *const c_void, usize) -> bool;
+pub type pkv_read = unsafe extern "C" fn(*mut c_void, *mut c_void, usize) -> bool;
+pub type pkv_read_at = unsafe extern "C" fn(*mut c_void, u64, *mut c_void, usize) -> bool;
+
 c_structs! {
     pub struct pkv_piece {
         pub bytes: *mut c_void,
@@ -238,14 +243,14 @@ c_structs! {
     pub struct pkv_writer {
         pub size: usize,
         pub context: *mut c_void,
-        pub write: *mut c_void,
+        pub write: Option<pkv_write>,
     }
 
     pub struct pkv_reader {
         pub size: usize,
         pub context: *mut c_void,
-        pub read: *mut c_void,
-        pub read_at: *mut c_void,
+        pub read: Option<pkv_read>,
+        pub read_at: Option<pkv_read_at>,
         pub num_bytes: u64,
     }
 
@@ -665,13 +670,6 @@ extern "C" {
         reserve_tokens: i32,
         max_cached: i32,
         admission: *mut pkv_admission,
-        shortage: *mut pkv_shortage,
-    ) -> c_int;
-    pub fn pkv_seq_save_file(cache: *mut pkv_cache, seq: pkv_seq, path: *const c_char) -> c_int;
-    pub fn pkv_seq_load_file(
-        cache: *mut pkv_cache,
-        path: *const c_char,
-        seq: *mut pkv_seq,
         shortage: *mut pkv_shortage,
     ) -> c_int;
     pub fn pkv_wait_free(

@@ -41,6 +41,8 @@
 //! };
 //! ```
 //!
+//! So does a [`Ticket`]; a [`Tier`] is shared by the caches that use it, and ends with the last.
+//!
 //! A cache may be used by several threads at once, a [`Workspace`] by one at a time:
 //!
 //! ```compile_fail
@@ -57,7 +59,10 @@ mod config;
 mod element;
 mod error;
 pub mod ffi;
+mod save;
 mod step;
+mod ticket;
+mod tier;
 
 pub use attention::{Form, Gqa, KvPages, Workspace};
 pub use cache::{
@@ -67,6 +72,8 @@ pub use config::{Config, Constants, Group, Isa, Layer, Rope};
 pub use element::{Activation, Bf16, CacheElement, Dtype, E4m3, F16};
 pub use error::{Error, Refused, Result, Shortage};
 pub use step::{LayerIo, Row, Step};
+pub use ticket::{Ticket, TicketInfo, TicketState, MAX_TIERS};
+pub use tier::{DiskConfig, RedisConfig, Tier};
 
 use std::ffi::CStr;
 
