@@ -127,6 +127,17 @@ static size_t limit(void *context)
     return expects(lane) ? redis_request_limit(lane->waiting) : 0;
 }
 
+static bool place(void *context, struct redis_input_place *place)
+{
+    const struct lane *lane = context;
+    const struct redis_request *request = lane->waiting;
+    if (!expects(lane) || request->has_asked || request->verb != REDIS_GET) {
+        return false;
+    }
+    *place = (struct redis_input_place){request->pieces, request->num_pieces, request->bytes};
+    return true;
+}
+
 /* MOVED is about the slot from now on, ASK about this key now. */
 static void follow(struct lane *lane, struct redis_request *request,
                    const struct redis_slots_redirect *redirect)
@@ -288,11 +299,11 @@ static void add_lane(struct round *round, struct lane *lane)
         refuse_all(lane->waiting);
         return;
     }
-    struct lane *place = &round->lanes[round->num_lanes];
-    *place = *lane;
+    struct lane *at = &round->lanes[round->num_lanes];
+    *at = *lane;
     round->exchanges[round->num_lanes++] = (struct redis_exchange_lane){
         .connection = connection,
-        .listener = {.context = place, .limit = limit, .value = hear, .end = end},
+        .listener = {.context = at, .limit = limit, .place = place, .value = hear, .end = end},
         .feed = feed,
         .is_done = is_done};
 }

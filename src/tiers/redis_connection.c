@@ -3,7 +3,8 @@
  * hiredis 0.14 writes with write(), which raises SIGPIPE, and moves its output buffer after each
  * partial write; so sockets are written and read here, and hiredis connects and parses. Its parser
  * holds a text until it is complete: `limit` bounds what a server can make it hold. Arrays are
- * passed on as they are read, so that their announced length allocates nothing. */
+ * passed on as they are read, so that their announced length allocates nothing. Values, whose
+ * length is known, go past it. */
 #include "tiers/redis_connection.h"
 
 #include <errno.h>
@@ -52,6 +53,7 @@ struct redis_connection {
     char reply_begin;  /* the first byte of the reply that is being read */
     const struct redis_connection_listener *listener;
     struct output output;
+    struct redis_input input;
     char chunk[CHUNK_BYTES];
 };
 
@@ -392,22 +394,93 @@ static enum redis_connection_state parse(struct redis_connection *connection)
                                                         : REDIS_CONNECTION_BROKEN;
 }
 
+/* Is hiredis between two replies? */
+static bool is_between(const struct redis_connection *connection)
+{
+    const redisReader *reader = connection->hiredis->reader;
+    return connection->num_login == 0 && reader->ridx == -1 && reader->pos == reader->len;
+}
+
+/* The value that a reply begins with here, if it is one that has a place. */
+static size_t begin_input(struct redis_connection *connection, const char *bytes, size_t length)
+{
+    const struct redis_connection_listener *listener = connection->listener;
+    struct redis_input_place place;
+    if (!is_between(connection) || listener->place == NULL ||
+        !listener->place(listener->context, &place)) {
+        return 0;
+    }
+    return redis_input_begin(&connection->input, &place, bytes, length);
+}
+
+static enum redis_connection_state end_input(struct redis_connection *connection)
+{
+    const struct redis_connection_listener *listener = connection->listener;
+    const struct redis_value value = {
+        .type = REDIS_TEXT, .length = connection->input.place.bytes, .is_placed = true};
+    bool is_right = true;
+    if (!redis_input_end(&connection->input, &is_right)) {
+        return REDIS_CONNECTION_OPEN;
+    }
+    if (!is_right || !listener->value(listener->context, &value)) {
+        return REDIS_CONNECTION_BROKEN;
+    }
+    listener->end(listener->context);
+    return REDIS_CONNECTION_OPEN;
+}
+
+static enum redis_connection_state take(struct redis_connection *connection, const char *bytes,
+                                        size_t length)
+{
+    enum redis_connection_state state = REDIS_CONNECTION_OPEN;
+    while (length > 0 && state == REDIS_CONNECTION_OPEN) {
+        const size_t used = connection->input.is_open
+                                ? redis_input_take(&connection->input, bytes, length)
+                                : begin_input(connection, bytes, length);
+        if (used == 0) {
+            return redisReaderFeed(connection->hiredis->reader, bytes, length) == REDIS_OK
+                       ? parse(connection)
+                       : REDIS_CONNECTION_BROKEN;
+        }
+        bytes += used;
+        length -= used;
+        state = end_input(connection);
+    }
+    return state;
+}
+
+/* Receives to where the value belongs, or into the chunk. */
+static ssize_t receive(struct redis_connection *connection)
+{
+    struct iovec vectors[MAX_VECTORS] = {{connection->chunk, CHUNK_BYTES}};
+    struct msghdr message = {.msg_iov = vectors, .msg_iovlen = 1};
+    if (connection->input.is_open) {
+        message.msg_iovlen = (size_t)redis_input_vectors(&connection->input, vectors, MAX_VECTORS);
+    }
+    return recvmsg(connection->hiredis->fd, &message, MSG_DONTWAIT);
+}
+
 static enum redis_connection_state receive_some(struct redis_connection *connection, size_t *moved)
 {
     enum redis_connection_state state = REDIS_CONNECTION_OPEN;
-    ssize_t received = CHUNK_BYTES;
-    for (int i = 0; i < MAX_CHUNKS && state == REDIS_CONNECTION_OPEN && received == CHUNK_BYTES;
-         i++) {
-        received = recv(connection->hiredis->fd, connection->chunk, CHUNK_BYTES, MSG_DONTWAIT);
+    bool goes_on = true;
+    for (int i = 0; i < MAX_CHUNKS && state == REDIS_CONNECTION_OPEN && goes_on; i++) {
+        const bool is_placed = connection->input.is_open;
+        const ssize_t received = receive(connection);
         if (received < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) {
             break;
         }
-        if (received <= 0 || redisReaderFeed(connection->hiredis->reader, connection->chunk,
-                                             (size_t)received) != REDIS_OK) {
+        if (received <= 0) {
             return REDIS_CONNECTION_BROKEN;
         }
         *moved += (size_t)received;
-        state = parse(connection);
+        goes_on = is_placed || received == CHUNK_BYTES;
+        if (is_placed) {
+            redis_input_advance(&connection->input, (size_t)received);
+            state = end_input(connection);
+        } else {
+            state = take(connection, connection->chunk, (size_t)received);
+        }
     }
     return state;
 }

@@ -9,6 +9,7 @@
 
 #include "pagedkv/base.h"
 #include "tiers/redis_address.h"
+#include "tiers/redis_input.h"
 #include "tiers/redis_value.h"
 
 /* Bytes of a key, a user's name and a password, each without its NUL. */
@@ -40,6 +41,9 @@ struct redis_connection_listener {
     void *context;
     /* The most bytes that the next reply may have; 0 when none is expected. */
     size_t (*limit)(void *context);
+    /* Where the text of the next reply goes, without being told, if it has as many bytes as
+     * there is place for; false when it goes nowhere. NULL = none does. */
+    bool (*place)(void *context, struct redis_input_place *place);
     /* Part of a reply; false when it cannot be: the connection is broken then. */
     bool (*value)(void *context, const struct redis_value *value);
     /* The reply is complete. */

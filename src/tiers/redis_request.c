@@ -88,7 +88,7 @@ static void scatter(const struct redis_request *request, const char *text)
 static void take_value(struct redis_request *request, const struct redis_value *value)
 {
     const bool fits = value->length == request->bytes;
-    if (fits) {
+    if (fits && !value->is_placed) {
         scatter(request, value->text);
     }
     redis_request_end(request, fits ? PKV_OK : PKV_CORRUPT);

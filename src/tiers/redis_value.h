@@ -5,6 +5,7 @@
 #ifndef PKV_TIERS_REDIS_VALUE_H
 #define PKV_TIERS_REDIS_VALUE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,6 +25,8 @@ struct redis_value {
     /* text [length] of a text, status or error: not NUL-terminated, gone after the call. */
     const char *text;
     size_t length;
+    /* The text is where the listener wanted it; `text` is NULL. */
+    bool is_placed;
     int64_t integer;
     /* 0 for the reply itself; of a value in an array, its places from the outermost array on. */
     int32_t depth;

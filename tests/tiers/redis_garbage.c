@@ -89,6 +89,7 @@ static void garbage_truncated_and_refusing_answers_fail_and_leave_nothing_open(v
         "HTTP/1.1 400 Bad Request\r\n\r\n",
         "$",
         "$16\r\nabc",
+        "$16\r\n0123456789abcdefxx", /* of the right length, with another end */
         "$-2\r\n",
         "$99999999999999999999999\r\n",
         "$9223372036854775807\r\n",
