@@ -195,20 +195,26 @@ static void gather_load(pkv_cache *cache, int32_t index, struct transfer *transf
     }
 }
 
-/* A ticket for which workers can do something. */
-static bool is_waiting(const struct ticket *ticket)
+/* A ticket for which a worker can do something: find on alone, or load what no other has begun. */
+static bool is_waiting(const pkv_cache *cache, const struct ticket *ticket)
 {
-    return ticket->is_used && ticket->is_open && !ticket->is_running && !ticket->is_ready &&
-           (ticket->state == PKV_TICKET_FINDING || ticket->state == PKV_TICKET_LOADING);
+    const bool is_alone = ticket->num_workers == 0;
+    if (!ticket->is_used || !ticket->is_open || ticket->is_ready) {
+        return false;
+    }
+    return (ticket->state == PKV_TICKET_FINDING && is_alone) ||
+           (ticket->state == PKV_TICKET_LOADING &&
+            (is_alone || ticket->at < ticket->num_held * cache->config.num_groups));
 }
 
 /* The ticket that was begun first. */
-static int32_t next_ticket(const struct offload *offload)
+static int32_t next_ticket(const pkv_cache *cache)
 {
+    const struct offload *offload = &cache->offload;
     int32_t best = NO_TICKET;
     for (int32_t i = 0; offload->tickets.num_open > 0 && i < offload->tickets.capacity; i++) {
         const struct ticket *ticket = &offload->tickets.at[i];
-        if (is_waiting(ticket) &&
+        if (is_waiting(cache, ticket) &&
             (best == NO_TICKET || ticket->number < offload->tickets.at[best].number)) {
             best = i;
         }
@@ -218,12 +224,12 @@ static int32_t next_ticket(const struct offload *offload)
 
 static bool gather_ticket(pkv_cache *cache, struct transfer *transfer)
 {
-    const int32_t index = next_ticket(&cache->offload);
+    const int32_t index = next_ticket(cache);
     if (index == NO_TICKET) {
         return false;
     }
     struct ticket *ticket = &cache->offload.tickets.at[index];
-    ticket->is_running = true;
+    ticket->num_workers++;
     if (ticket->state == PKV_TICKET_FINDING) {
         gather_find(cache, index, transfer);
     } else {
@@ -298,7 +304,8 @@ static void note_load(pkv_cache *cache, const struct transfer *transfer)
         }
         *place |= is_loaded ? PLACE_LOADED : PLACE_LOST;
     }
-    ticket->is_ready = ticket->at >= ticket->num_held * cache->config.num_groups;
+    ticket->is_ready =
+        ticket->num_workers == 0 && ticket->at >= ticket->num_held * cache->config.num_groups;
 }
 
 /* ---- stores */
@@ -395,14 +402,14 @@ void gather_note(pkv_cache *cache, const struct transfer *transfer)
 {
     struct offload *offload = &cache->offload;
     offload->num_running--;
+    if (transfer->kind == TRANSFER_FIND || transfer->kind == TRANSFER_LOAD) {
+        offload->tickets.at[transfer->ticket].num_workers--;
+    }
     switch (transfer->kind) {
     case TRANSFER_RAISE: note_raise(offload, transfer); break;
     case TRANSFER_FIND: note_find(cache, transfer); break;
     case TRANSFER_LOAD: note_load(cache, transfer); break;
     case TRANSFER_STORE: note_stores(offload, transfer); break;
-    }
-    if (transfer->kind == TRANSFER_FIND || transfer->kind == TRANSFER_LOAD) {
-        offload->tickets.at[transfer->ticket].is_running = false;
     }
 }
 
@@ -410,5 +417,5 @@ bool gather_is_idle(const pkv_cache *cache)
 {
     const struct offload *offload = &cache->offload;
     return offload->num_running == 0 && offload->num_raises == 0 &&
-           store_queue_peek(&offload->stores) == NO_STORE && next_ticket(offload) == NO_TICKET;
+           store_queue_peek(&offload->stores) == NO_STORE && next_ticket(cache) == NO_TICKET;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * ticket.h: the records of tickets: what a prefetch wants, what it has found of it and what it
- * holds. A worker that has a ticket (is_running) reads into the blocks that it holds: until that
+ * holds. A worker that has a ticket (num_workers) reads into the blocks that it holds: until that
  * has ended, the record and they stay. The mutex is held. O(1) but for what a declaration says. */
 #ifndef PKV_RUNTIME_TICKET_H
 #define PKV_RUNTIME_TICKET_H
@@ -20,10 +20,10 @@ struct ticket {
     uint64_t generation;
     uint64_t number; /* in the order in which tickets were begun */
     bool is_used;
-    bool is_open;    /* its handle is valid; a used one that is not waits for its worker */
-    bool is_running; /* a worker has it */
-    bool is_ready;   /* the workers have done their part of the state that it is in */
-    bool is_told;    /* was counted as done */
+    bool is_open;        /* its handle is valid; a used one that is not waits for its worker */
+    bool is_ready;       /* the workers have done their part of the state that it is in */
+    bool is_told;        /* was counted as done */
+    int32_t num_workers; /* that have a part of it at the moment */
     enum pkv_ticket_state state;
     enum pkv_status status;
     int32_t next_free;

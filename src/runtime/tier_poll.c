@@ -43,7 +43,7 @@ static void end(pkv_cache *cache, int32_t index)
 /* Nobody is working for it, and nothing of it is on its way. */
 static bool may_end(const struct ticket *ticket)
 {
-    return ticket->is_used && !ticket->is_open && !ticket->is_running && ticket->num_left == 0;
+    return ticket->is_used && !ticket->is_open && ticket->num_workers == 0 && ticket->num_left == 0;
 }
 
 /* The ready ticket that was begun first. */
@@ -66,7 +66,7 @@ static void go_on(pkv_cache *cache, int32_t index)
     ticket->is_ready = false;
     if (ticket->state == PKV_TICKET_FINDING) {
         prefetch_take(cache, index);
-        pthread_cond_signal(&cache->offload.has_work);
+        pthread_cond_broadcast(&cache->offload.has_work); /* several may load it */
     } else if (ticket->state == PKV_TICKET_LOADING) {
         prefetch_publish(cache, index);
     }

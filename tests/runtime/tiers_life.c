@@ -159,6 +159,41 @@ static void threads_of_the_cache_do_the_work_and_end_with_it(void)
     memory_tier_close(&tier_memory);
 }
 
+/* 20 blocks are more than one piece of work: the tier lets neither reader go on without the other.
+ */
+static void one_prefetch_is_read_by_several_threads(void)
+{
+    struct runtime_case c;
+    memory_tier_open(&tier_memory, "memory");
+    for (int turn = 0; turn < 2; turn++) {
+        prefix_init(&c);
+        c.groups[0].block_size = 2;
+        c.groups[0].num_blocks = 32;
+        c.config.tiers = &tier_memory.tier;
+        c.config.num_tiers = 1;
+        c.config.num_tier_threads = 2;
+        c.config.max_store_blocks = 32;
+        case_open(&c);
+        if (turn == 0) {
+            prefix_warm(&c, &x, 100, 41);
+            ASSERT_STATUS(PKV_OK, pkv_tier_flush(c.cache, UINT64_MAX, NULL));
+            tier_memory.gets_meet = true;
+        } else {
+            ASSERT_STATUS(PKV_OK, prefix_create(&c, &y, 100, NULL));
+            const pkv_ticket ticket = tier_case_prefetch(&c, &y, 41);
+            const struct pkv_ticket_info info = tier_case_wait(&c, ticket);
+            CU_ASSERT_EQUAL(info.status, PKV_OK);
+            CU_ASSERT_EQUAL(info.num_loaded, 40);
+            CU_ASSERT_FALSE(tier_memory.waited_in_vain);
+            ASSERT_STATUS(PKV_OK, prefix_admit(&c, &y, 41, 0, NULL));
+            prefix_append(&c, &y, 1);
+            tier_case_close_ticket(&c, ticket);
+        }
+        case_close(&c);
+    }
+    memory_tier_close(&tier_memory);
+}
+
 static void a_closed_cache_still_stores_and_takes_no_tickets(void)
 {
     struct runtime_case c;
@@ -180,6 +215,7 @@ static void a_closed_cache_still_stores_and_takes_no_tickets(void)
 
 static const struct test_case cases[] = {
     TEST(threads_of_the_cache_do_the_work_and_end_with_it),
+    TEST(one_prefetch_is_read_by_several_threads),
     TEST(a_closed_cache_still_stores_and_takes_no_tickets),
     TEST(the_text_of_the_metrics_has_a_sample_for_each_tier),
     TEST(two_tiers_are_searched_in_order_and_the_nearer_one_is_filled),

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 struct memory_value *memory_tier_find(struct memory_tier *memory, const char *name)
 {
@@ -102,8 +103,28 @@ static void put(void *context, struct pkv_tier_item *items, int32_t num_items)
     each(context, items, num_items, put_one);
 }
 
+static void meet(struct memory_tier *memory)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 20;
+    pthread_mutex_lock(&memory->mutex);
+    memory->num_begun++;
+    pthread_cond_broadcast(&memory->begins);
+    int error = 0;
+    while (memory->num_begun < 2 && error == 0) {
+        error = pthread_cond_timedwait(&memory->begins, &memory->mutex, &until);
+    }
+    memory->waited_in_vain |= error != 0;
+    pthread_mutex_unlock(&memory->mutex);
+}
+
 static void get(void *context, struct pkv_tier_item *items, int32_t num_items)
 {
+    struct memory_tier *memory = context;
+    if (memory->gets_meet) {
+        meet(memory);
+    }
     each(context, items, num_items, get_one);
 }
 
@@ -160,6 +181,7 @@ void memory_tier_open(struct memory_tier *memory, const char *name)
     memset(memory, 0, sizeof *memory);
     memory->capacity = MEMORY_TIER_VALUES;
     pthread_mutex_init(&memory->mutex, NULL);
+    pthread_cond_init(&memory->begins, NULL);
     const struct pkv_tier_ops ops = {
         .size = sizeof ops,
         .name = name,
@@ -184,4 +206,5 @@ void memory_tier_close(struct memory_tier *memory)
         free(memory->counters[i].bytes);
     }
     pthread_mutex_destroy(&memory->mutex);
+    pthread_cond_destroy(&memory->begins);
 }
