@@ -106,7 +106,8 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_tier_prefetch(pkv_cache *cache,
 
 /* Begins to store the cached prefix of a prompt in all tiers, whether it is known to be there or
  * not: all of its blocks that a sequence with these options would adopt, or none. They are held
- * until they are stored.
+ * until they are stored. Blocks that wait to be stored since a commit are counted as this ticket's;
+ * those of another open ticket are left to that one.
  *
  * options, prompt and now_ns are as in pkv_tier_prefetch.
  *
@@ -137,13 +138,14 @@ PKV_API enum pkv_status pkv_tier_poll(pkv_cache *cache, int32_t *num_done);
  * was nothing.
  *
  * Returns PKV_OK; PKV_BUSY when the cache is closed and nothing is left to do, which ends the loop
- * of a thread; PKV_NO_MEMORY, with the work still waiting; PKV_UNSUPPORTED. Several threads may
- * call it at once. O(blocks moved) and the tiers' time. */
+ * of a thread (a flush that a tier has refused is left to pkv_tier_flush); PKV_NO_MEMORY, with the
+ * work still waiting; PKV_UNSUPPORTED. Several threads may call it at once. O(blocks moved) and the
+ * tiers' time. */
 PKV_API enum pkv_status pkv_tier_work(pkv_cache *cache, uint64_t timeout_ns, int32_t *num_moved);
 
 /* Works and polls until nothing is left: every store is in its tiers or has failed, every prefetch
- * is done, every flush has reached the tiers that answer. For the end of a process, behind
- * pkv_cache_close.
+ * is done, every flush has reached every tier, which is tried again as long as one does not answer.
+ * For the end of a process, behind pkv_cache_close.
  *
  * timeout_ns bounds it, but not the call to a tier that it is in, which has a bound of its own;
  * UINT64_MAX = as long as it takes. *num_left (may be NULL) receives the blocks that are not stored

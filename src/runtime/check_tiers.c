@@ -74,8 +74,8 @@ static void count_stores(pkv_cache *cache, int32_t g, struct report *report)
         if (store->state != STORE_FREE && store->group == g) {
             num_held++;
             cache->tallies[store->block].count++;
-            report_expect(report, stores->is_queued[g][store->block] != 0,
-                          "a store whose block is not queued (group %d, store %d, block %d)", g, i,
+            report_expect(report, stores->records[g][store->block] == i + 1,
+                          "a store whose block is not its (group %d, store %d, block %d)", g, i,
                           store->block);
         }
     }

@@ -49,32 +49,40 @@ static void add_block(pkv_cache *cache, struct transfer *transfer, const struct 
 
 /* ---- flushes */
 
+/* One is to be tried now; whatever else there is to do waits until it has been. */
+static bool has_raise(const struct offload *offload)
+{
+    return offload->num_raises > 0 && !offload->rests;
+}
+
 static bool gather_raise(pkv_cache *cache, struct transfer *transfer)
 {
     struct offload *offload = &cache->offload;
-    if (offload->num_raises == 0 || offload->rests || offload->num_running > 0) {
+    if (!has_raise(offload) || offload->num_running > 0) {
         return false;
     }
+    offload->raising = offload->raises[0];
+    offload->num_raises--;
+    for (int32_t i = 0; i < offload->num_raises; i++) {
+        offload->raises[i] = offload->raises[i + 1];
+    }
     transfer_begin(transfer, TRANSFER_RAISE, NULL, 0);
-    (void)transfer_add(transfer, offload->raises[0].counter, offload->raises[0].tiers, 0);
+    (void)transfer_add(transfer, offload->raising.counter, offload->raising.tiers, 0);
     return true;
 }
 
 /* One that a tier did not take goes behind the others. */
 static void note_raise(struct offload *offload, const struct transfer *transfer)
 {
-    struct offload_flush raise = offload->raises[0];
+    uint32_t tiers = offload->raising.tiers;
+    offload->raising.tiers = 0;
     for (int32_t t = 0; t < offload->num_tiers; t++) {
         if (transfer->results[0][t] == TRANSFER_DONE) {
-            raise.tiers &= ~(1u << t);
+            tiers &= ~(1u << t);
         }
     }
-    offload->num_raises--;
-    for (int32_t i = 0; i < offload->num_raises; i++) {
-        offload->raises[i] = offload->raises[i + 1];
-    }
-    if (raise.tiers != 0) {
-        offload->raises[offload->num_raises++] = raise;
+    if (tiers != 0) {
+        offload_add_raise(offload, offload->raising.counter, tiers);
         offload->rests = true;
     }
 }
@@ -392,8 +400,9 @@ static void note_stores(struct offload *offload, const struct transfer *transfer
 
 bool gather_next(pkv_cache *cache, struct transfer *transfer)
 {
-    const bool has_work = gather_raise(cache, transfer) || gather_ticket(cache, transfer) ||
-                          gather_stores(cache, transfer);
+    const bool has_work = has_raise(&cache->offload)
+                              ? gather_raise(cache, transfer)
+                              : gather_ticket(cache, transfer) || gather_stores(cache, transfer);
     cache->offload.num_running += has_work;
     return has_work;
 }

@@ -13,7 +13,7 @@
 
 uint32_t offload_suspended(const struct offload *offload)
 {
-    uint32_t tiers = 0;
+    uint32_t tiers = offload->raising.tiers;
     for (int32_t i = 0; i < offload->num_raises; i++) {
         tiers |= offload->raises[i].tiers;
     }
@@ -119,22 +119,23 @@ void offload_free(struct offload *offload, const struct pkv_hooks *hooks)
     }
 }
 
-/* Flushes that do not fit are one of everything. */
-static struct offload_flush *next_raise(struct offload *offload, const char *counter)
+void offload_add_raise(struct offload *offload, const char *counter, uint32_t tiers)
 {
     for (int32_t i = 0; i < offload->num_raises; i++) {
         if (strcmp(offload->raises[i].counter, counter) == 0) {
-            return &offload->raises[i];
+            offload->raises[i].tiers |= tiers;
+            return;
         }
     }
-    if (offload->num_raises == OFFLOAD_MAX_RAISES) {
-        offload->num_raises = 0;
-        record_counter_name(NULL, offload->raises[0].counter);
-        return &offload->raises[offload->num_raises++];
-    }
+    const bool fits = offload->num_raises < OFFLOAD_MAX_RAISES;
+    offload->num_raises = fits ? offload->num_raises : 0;
     struct offload_flush *raise = &offload->raises[offload->num_raises++];
-    memcpy(raise->counter, counter, strlen(counter) + 1);
-    return raise;
+    raise->tiers = fits ? tiers : offload_tiers(offload);
+    if (fits) {
+        memcpy(raise->counter, counter, strlen(counter) + 1);
+    } else {
+        record_counter_name(NULL, raise->counter);
+    }
 }
 
 void offload_raise(struct offload *offload, const struct pkv_namespace_field *field)
@@ -144,7 +145,7 @@ void offload_raise(struct offload *offload, const struct pkv_namespace_field *fi
         return;
     }
     record_counter_name(field, counter);
-    next_raise(offload, counter)->tiers = offload_tiers(offload);
+    offload_add_raise(offload, counter, offload_tiers(offload));
     tier_known_clear(&offload->known, offload_tiers(offload));
     pthread_cond_signal(&offload->has_work);
 }
@@ -158,7 +159,7 @@ void offload_store_block(struct offload *offload, struct prefix_ref node, int32_
     }
     const uint32_t tiers =
         offload_tiers(offload) & ~tier_known_get(&offload->known, of->key, group);
-    if (tiers == 0 || offload->stores.is_queued[group][block] != 0) {
+    if (tiers == 0 || store_queue_has(&offload->stores, group, block)) {
         return;
     }
     if (!store_queue_admits(&offload->stores, group, block)) {

@@ -7,6 +7,7 @@
 #define PKV_RUNTIME_OFFLOAD_H
 
 #include <pthread.h>
+#include <time.h>
 
 #include "prefix/prefix_index.h"
 #include "runtime/store_queue.h"
@@ -32,9 +33,11 @@ struct offload {
     uint8_t *origins; /* [max_nodes] of each node's blocks: 1 + the tier they came from; 0: none */
     struct offload_flush raises[OFFLOAD_MAX_RAISES];
     int32_t num_raises;
-    bool rests;               /* a tier has refused one; it is tried again after a while */
-    int32_t num_running;      /* transfers under way */
-    int32_t num_done_tickets; /* not told yet */
+    struct offload_flush raising; /* the one that a worker has; of no tiers: none */
+    bool rests;                   /* a tier has refused one: none is tried until retry_at */
+    struct timespec retry_at;     /* on the monotonic clock */
+    int32_t num_running;          /* transfers under way */
+    int32_t num_done_tickets;     /* not told yet */
     uint64_t num_skipped;
     struct pkv_tier_stats stats[PKV_MAX_TIERS];
 
@@ -71,6 +74,9 @@ void offload_free(struct offload *offload, const struct pkv_hooks *hooks);
 
 /* A flush of one field, of all for NULL: the tiers are to hear of it. Wakes a worker. */
 void offload_raise(struct offload *offload, const struct pkv_namespace_field *field);
+
+/* The counter is to be raised in these tiers. Flushes that do not fit are one of everything. */
+void offload_add_raise(struct offload *offload, const char *counter, uint32_t tiers);
 
 /* Its counters of a tier, as the public call tells them. */
 struct pkv_tier_stats offload_stats(const struct offload *offload, int32_t tier);

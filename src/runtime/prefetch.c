@@ -115,6 +115,22 @@ static bool is_cached_or_found(const struct prefetch *of, int32_t block, int32_t
            (of->rows.places[entry_of(of, block, group)] & PLACE_TIERS) != 0;
 }
 
+/* A tier that did not have a block when it was looked up is not known to have it any more: the
+ * block is stored again when it is computed. Behind one that has it none was looked at. */
+static void unlearn_missed(const struct prefetch *of)
+{
+    struct offload *offload = &of->cache->offload;
+    const int32_t num_groups = of->cache->config.num_groups;
+    for (int32_t at = 0; at < of->ticket->at; at++) {
+        const uint32_t found = of->rows.places[at];
+        if (found <= PLACE_TIERS) { /* was not cached */
+            const uint32_t asked = found != 0 ? found - 1 : offload_tiers(offload);
+            tier_known_remove(&offload->known, of->rows.keys[at / num_groups], at % num_groups,
+                              asked & ~found);
+        }
+    }
+}
+
 /* Blocks by which num_blocks would pass what may be taken of the worst group. */
 static int32_t excess(const struct prefetch *of, int32_t num_blocks)
 {
@@ -180,6 +196,7 @@ void prefetch_take(pkv_cache *cache, int32_t index)
 {
     struct prefetch of = open_prefetch(cache, index);
     struct ticket *ticket = of.ticket;
+    unlearn_missed(&of);
     int32_t num_blocks = longest(&of, ticket->num_blocks, is_cached_or_found);
     for (int32_t over = excess(&of, num_blocks); over > 0; over = excess(&of, num_blocks)) {
         ticket->status = ticket->status == PKV_OK ? PKV_NO_BLOCKS : ticket->status;
@@ -250,7 +267,9 @@ static void index_entry(struct prefetch *of, int32_t i, int32_t group, struct pr
         block_freeze(&in->blocks, own);
         offload->origins[node.index] = (uint8_t)(tier + 1);
         of->cache->counters.stored_blocks++;
-        offload_store(offload, node, group, own);
+        if (!of->cache->config.no_write_behind) {
+            offload_store(offload, node, group, own);
+        }
         return;
     }
     drop_entry(of, i, group);
@@ -328,9 +347,22 @@ static int32_t index_blocks(struct prefetch *of, int32_t num_blocks)
     return count;
 }
 
+/* What could not be read is not known to be there any more. */
+static void unlearn_lost(const struct prefetch *of)
+{
+    const int32_t num_groups = of->cache->config.num_groups;
+    for (int32_t at = 0; at < of->ticket->num_held * num_groups; at++) {
+        if ((of->rows.places[at] & PLACE_LOST) != 0) {
+            tier_known_remove(&of->cache->offload.known, of->rows.keys[at / num_groups],
+                              at % num_groups, of->rows.places[at] & PLACE_TIERS);
+        }
+    }
+}
+
 void prefetch_publish(pkv_cache *cache, int32_t index)
 {
     struct prefetch of = open_prefetch(cache, index);
+    unlearn_lost(&of);
     const int32_t num_blocks = longest(&of, of.ticket->num_held, is_cached_or_loaded);
     cache->events.is_onboarding = true;
     const int32_t count = index_blocks(&of, num_blocks);

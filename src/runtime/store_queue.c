@@ -39,13 +39,13 @@ void store_queue_carve(const struct pkv_cache_config *config, const int32_t *num
     int64_t capacity = 0;
     queue->num_held = carve(carver, num_groups, sizeof *queue->num_held);
     queue->max_held = carve(carver, num_groups, sizeof *queue->max_held);
-    queue->is_queued = carve(carver, num_groups, sizeof *queue->is_queued);
+    queue->records = carve(carver, num_groups, sizeof *queue->records);
     for (size_t g = 0; g < num_groups; g++) {
-        uint8_t *is_queued = carve(carver, (size_t)num_blocks[g], sizeof *is_queued);
+        int32_t *records = carve(carver, (size_t)num_blocks[g], sizeof *records);
         const int32_t limit = store_queue_limit(config, num_blocks[g]);
         capacity += limit;
         if (carver->base != NULL) {
-            queue->is_queued[g] = is_queued;
+            queue->records[g] = records;
             queue->max_held[g] = limit;
         }
     }
@@ -68,7 +68,7 @@ void store_queue_init(struct store_queue *queue, struct group *groups)
 bool store_queue_admits(const struct store_queue *queue, int32_t group, int32_t block)
 {
     const struct group *of = &queue->groups[group];
-    return queue->is_queued[group][block] == 0 && queue->free.first != NO_STORE &&
+    return !store_queue_has(queue, group, block) && queue->free.first != NO_STORE &&
            queue->num_held[group] < queue->max_held[group] &&
            (!block_costs_spare(&of->blocks, block) || seq_table_num_spare(&of->tables) > 0);
 }
@@ -87,8 +87,22 @@ void store_queue_add(struct store_queue *queue, struct prefix_ref node, int32_t 
     queue->num_used++;
     queue->num_waiting++;
     queue->num_held[group]++;
-    queue->is_queued[group][block] = 1;
+    queue->records[group][block] = index + 1;
     block_adopt(&queue->groups[group].blocks, block, false);
+}
+
+bool store_queue_claim(struct store_queue *queue, int32_t group, int32_t block, uint32_t tiers,
+                       int32_t ticket)
+{
+    struct store *store = &queue->at[queue->records[group][block] - 1];
+    if (store->ticket != NO_TICKET) {
+        return false;
+    }
+    store->ticket = ticket;
+    if (store->state == STORE_WAITING) {
+        store->tiers |= (uint8_t)tiers;
+    }
+    return true;
 }
 
 int32_t store_queue_peek(const struct store_queue *queue)
@@ -103,15 +117,6 @@ int32_t store_queue_take(struct store_queue *queue)
         queue->at[index].state = STORE_RUNNING;
     }
     return index;
-}
-
-void store_queue_return(struct store_queue *queue, int32_t index)
-{
-    struct store_list *list = &queue->waiting;
-    queue->at[index].state = STORE_WAITING;
-    queue->at[index].next = list->first;
-    list->first = index;
-    list->last = list->last == NO_STORE ? index : list->last;
 }
 
 void store_queue_finish(struct store_queue *queue, int32_t index, uint32_t stored)
@@ -132,7 +137,7 @@ bool store_queue_release(struct store_queue *queue, struct store *done)
     queue->at[index].state = STORE_FREE;
     queue->num_used--;
     queue->num_held[done->group]--;
-    queue->is_queued[done->group][done->block] = 0;
+    queue->records[done->group][done->block] = 0;
     block_drop(&queue->groups[done->group].blocks, done->block, NO_SEQ, false);
     push_last(queue, &queue->free, index);
     return true;

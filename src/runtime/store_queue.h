@@ -32,7 +32,7 @@ struct store_list {
 /* All records.
  *
  *   free + waiting + running + done = capacity
- * num_held[g] = records in use of group g <= max_held[g],  is_queued[g][block]: one of them has it
+ * num_held[g] = records in use of group g <= max_held[g]
  */
 struct store_queue {
     struct group *groups;
@@ -43,9 +43,9 @@ struct store_queue {
     struct store_list free;
     struct store_list waiting;
     struct store_list done;
-    int32_t *num_held;   /* [num_groups] */
-    int32_t *max_held;   /* likewise */
-    uint8_t **is_queued; /* [num_groups][num_blocks] */
+    int32_t *num_held; /* [num_groups] */
+    int32_t *max_held; /* likewise */
+    int32_t **records; /* [num_groups][num_blocks]: 1 + the one that has it, or 0 */
 };
 
 /* Blocks of a group that may wait, of those that it has. */
@@ -58,6 +58,12 @@ void store_queue_carve(const struct pkv_cache_config *config, const int32_t *num
 /* All records are free. */
 void store_queue_init(struct store_queue *queue, struct group *groups);
 
+/* Has this block joined, and is it still held? */
+static inline bool store_queue_has(const struct store_queue *queue, int32_t group, int32_t block)
+{
+    return queue->records[group][block] != 0;
+}
+
 /* May this block of a node join? Not if it has, or if there is no room, or if holding it would take
  * what was promised. */
 bool store_queue_admits(const struct store_queue *queue, int32_t group, int32_t block);
@@ -66,13 +72,17 @@ bool store_queue_admits(const struct store_queue *queue, int32_t group, int32_t 
 void store_queue_add(struct store_queue *queue, struct prefix_ref node, int32_t group,
                      int32_t block, uint32_t tiers, int32_t ticket);
 
+/* A block that has joined is the ticket's from now on, and is to be in these tiers too, if it still
+ * waits. False when it is another ticket's. */
+bool store_queue_claim(struct store_queue *queue, int32_t group, int32_t block, uint32_t tiers,
+                       int32_t ticket);
+
 /* The next one that waits, which is running from now on; NO_STORE when none does. _peek leaves it.
  */
 int32_t store_queue_peek(const struct store_queue *queue);
 int32_t store_queue_take(struct store_queue *queue);
 
-/* A running one goes back to the front of those that wait; it is done, in these tiers. */
-void store_queue_return(struct store_queue *queue, int32_t index);
+/* A running one is done, in these tiers. */
 void store_queue_finish(struct store_queue *queue, int32_t index, uint32_t stored);
 
 /* The next one that is done, whose block is released: its record is copied to *done. False when

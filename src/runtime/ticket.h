@@ -22,7 +22,6 @@ struct ticket {
     bool is_used;
     bool is_open;        /* its handle is valid; a used one that is not waits for its worker */
     bool is_ready;       /* the workers have done their part of the state that it is in */
-    bool is_told;        /* was counted as done */
     int32_t num_workers; /* that have a part of it at the moment */
     enum pkv_ticket_state state;
     enum pkv_status status;

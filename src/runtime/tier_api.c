@@ -99,22 +99,27 @@ static int32_t adopted_block(const pkv_cache *cache, const struct seq *prototype
                : NO_BLOCK;
 }
 
-/* Counts the blocks to be stored of a group; with ticket not NO_TICKET they are queued too. */
+/* Counts the blocks of a group that are to join the queue; with ticket not NO_TICKET they join, and
+ * those that have joined before are the ticket's too, and counted. */
 static int32_t store_group(pkv_cache *cache, const struct seq *prototype, int32_t g,
                            int32_t num_blocks, int32_t *num_spare, int32_t ticket)
 {
     struct store_queue *stores = &cache->offload.stores;
+    const uint32_t tiers = offload_tiers(&cache->offload);
     int32_t count = 0;
     for (int32_t i = 0; i < num_blocks; i++) {
         const int32_t block = adopted_block(cache, prototype, g, num_blocks, i);
-        if (block == NO_BLOCK || stores->is_queued[g][block] != 0) {
+        if (block == NO_BLOCK) {
+            continue;
+        }
+        if (store_queue_has(stores, g, block)) {
+            count += ticket != NO_TICKET && store_queue_claim(stores, g, block, tiers, ticket);
             continue;
         }
         count++;
         *num_spare += block_costs_spare(&cache->groups[g].blocks, block);
         if (ticket != NO_TICKET) {
-            store_queue_add(stores, cache->reuse.matched[i], g, block,
-                            offload_tiers(&cache->offload), ticket);
+            store_queue_add(stores, cache->reuse.matched[i], g, block, tiers, ticket);
         }
     }
     return count;
@@ -167,7 +172,7 @@ static enum pkv_status store_found(pkv_cache *cache, struct wanted *wanted, pkv_
         int32_t num_spare = 0;
         opened->num_left += store_group(cache, prototype, g, num_blocks, &num_spare, index);
     }
-    if (opened->num_left == 0) { /* all of it is on its way already */
+    if (opened->num_left == 0) { /* all of it is what other tickets store */
         opened->state = PKV_TICKET_DONE;
         cache->offload.num_done_tickets++;
     }

@@ -13,8 +13,8 @@
 static void finish_store(pkv_cache *cache, const struct store *store)
 {
     struct offload *offload = &cache->offload;
-    const struct prefix_node *node = prefix_index_node(cache->reuse.index, store->node);
-    if (node != NULL && store->stored != 0) {
+    if (store->stored != 0 && prefix_index_is_live(cache->reuse.index, store->node)) {
+        const struct prefix_node *node = prefix_index_node(cache->reuse.index, store->node);
         tier_known_add(&offload->known, node->key, store->group, store->stored);
         events_offload(&cache->events, store->node);
     }

@@ -81,14 +81,14 @@ static bool is_over(const struct deadline *deadline)
     return deadline->has_end && !is_before(&time, &deadline->end);
 }
 
-/* Waits for the condition up to the deadline, or RETRY_NS at most when a flush rests. False when
- * the deadline is over. The mutex is held. */
+/* Waits for the condition up to the deadline, or until a flush that rests is tried again. False
+ * when the deadline is over. The mutex is held. */
 static bool wait_for(pkv_cache *cache, pthread_cond_t *condition, const struct deadline *deadline)
 {
-    struct offload *offload = &cache->offload;
-    const struct deadline retry = deadline_in(RETRY_NS);
+    const struct offload *offload = &cache->offload;
     const bool retries =
-        offload->num_raises > 0 && (!deadline->has_end || is_before(&retry.end, &deadline->end));
+        offload->rests && (!deadline->has_end || is_before(&offload->retry_at, &deadline->end));
+    const struct timespec end = retries ? offload->retry_at : deadline->end;
     if (is_over(deadline)) {
         return false;
     }
@@ -96,24 +96,47 @@ static bool wait_for(pkv_cache *cache, pthread_cond_t *condition, const struct d
         wait_wake(cache, cache->first_wait);
     }
     if (retries || deadline->has_end) {
-        (void)pthread_cond_timedwait(condition, &cache->mutex,
-                                     retries ? &retry.end : &deadline->end);
+        (void)pthread_cond_timedwait(condition, &cache->mutex, &end);
     } else {
         pthread_cond_wait(condition, &cache->mutex);
     }
-    offload->rests = false;
     return true;
 }
 
-/* Carries out what was gathered. The mutex is held before and after. */
-static void carry_out(pkv_cache *cache, struct transfer *transfer)
+/* gather_next, with the flushes whose rest is over. */
+static bool gather(pkv_cache *cache, struct worker *worker)
 {
+    struct offload *offload = &cache->offload;
+    if (offload->rests) {
+        const struct timespec time = now();
+        offload->rests = is_before(&time, &offload->retry_at);
+    }
+    return gather_next(cache, &worker->transfer);
+}
+
+/* Carries out what was gathered. The mutex is held before and after. */
+static void carry_out(pkv_cache *cache, struct worker *worker)
+{
+    struct offload *offload = &cache->offload;
     cache_unlock(cache);
-    transfer_run(transfer, cache->offload.tiers, cache->offload.num_tiers);
+    transfer_run(&worker->transfer, offload->tiers, offload->num_tiers);
     cache_lock(cache);
-    gather_note(cache, transfer);
-    pthread_cond_broadcast(&cache->offload.has_done);
-    pthread_cond_signal(&cache->offload.has_work); /* a flush may have waited for its end */
+    gather_note(cache, &worker->transfer);
+    if (worker->transfer.kind == TRANSFER_RAISE) {
+        offload->retry_at = deadline_in(RETRY_NS).end;
+    }
+    pthread_cond_broadcast(&offload->has_done);
+    if (cache->is_closed) {
+        pthread_cond_broadcast(&offload->has_work); /* each may have waited for the last end */
+    } else {
+        pthread_cond_signal(&offload->has_work); /* a flush may have waited for its end */
+    }
+}
+
+/* Has the cache no more work for any thread? A flush that rests is left to pkv_tier_flush. */
+static bool is_finished(const pkv_cache *cache)
+{
+    return cache->is_closed && cache->offload.num_running == 0;
 }
 
 enum pkv_status pkv_tier_work(pkv_cache *cache, uint64_t timeout_ns, int32_t *num_moved)
@@ -129,14 +152,15 @@ enum pkv_status pkv_tier_work(pkv_cache *cache, uint64_t timeout_ns, int32_t *nu
     const struct deadline deadline = deadline_in(timeout_ns);
     int32_t count = 0;
     cache_lock(cache);
-    bool has_work = gather_next(cache, &worker.transfer);
-    while (!has_work && !cache->is_closed && wait_for(cache, &cache->offload.has_work, &deadline)) {
-        has_work = gather_next(cache, &worker.transfer);
+    bool has_work = gather(cache, &worker);
+    while (!has_work && !is_finished(cache) &&
+           wait_for(cache, &cache->offload.has_work, &deadline)) {
+        has_work = gather(cache, &worker);
     }
     if (has_work) {
-        carry_out(cache, &worker.transfer);
+        carry_out(cache, &worker);
         count = worker.transfer.count;
-    } else if (cache->is_closed && gather_is_idle(cache)) {
+    } else if (is_finished(cache)) {
         status = refuse(PKV_BUSY, "the cache is closed, and nothing is left");
     }
     cache_unlock(cache);
@@ -149,19 +173,34 @@ enum pkv_status pkv_tier_work(pkv_cache *cache, uint64_t timeout_ns, int32_t *nu
 
 /* ---- threads of the cache's own */
 
+/* Memory may be short for a while; false when the thread is to end. It waits for what wakes all who
+ * wait, so it takes no other thread's turn. */
+static bool keep_opening(pkv_cache *cache, struct worker *worker)
+{
+    bool is_open = open_worker(cache, worker) == PKV_OK;
+    cache_lock(cache);
+    while (!is_open && !cache->offload.stops) {
+        const struct deadline retry = deadline_in(RETRY_NS);
+        (void)wait_for(cache, &cache->offload.has_done, &retry);
+        is_open = open_worker(cache, worker) == PKV_OK;
+    }
+    cache_unlock(cache);
+    return is_open;
+}
+
 static void *run_thread(void *context)
 {
     pkv_cache *cache = context;
     const struct deadline never = {.has_end = false};
     struct worker worker;
-    if (open_worker(cache, &worker) != PKV_OK) {
+    if (!keep_opening(cache, &worker)) {
         return NULL;
     }
     (void)setpriority(PRIO_PROCESS, 0, LAST_NICE); /* on Linux: of this thread */
     cache_lock(cache);
     while (!cache->offload.stops) {
-        if (gather_next(cache, &worker.transfer)) {
-            carry_out(cache, &worker.transfer);
+        if (gather(cache, &worker)) {
+            carry_out(cache, &worker);
         } else {
             (void)wait_for(cache, &cache->offload.has_work, &never);
         }
@@ -211,8 +250,8 @@ void tier_threads_stop(pkv_cache *cache)
  * mutex is held before and after. */
 static bool go_on(pkv_cache *cache, struct worker *worker, const struct deadline *deadline)
 {
-    if (gather_next(cache, &worker->transfer)) {
-        carry_out(cache, &worker->transfer);
+    if (gather(cache, worker)) {
+        carry_out(cache, worker);
         return !is_over(deadline);
     }
     if (cache->offload.num_running == 0 && cache->offload.num_raises == 0) {
@@ -223,7 +262,8 @@ static bool go_on(pkv_cache *cache, struct worker *worker, const struct deadline
 
 static int32_t num_left(const pkv_cache *cache)
 {
-    return cache->offload.stores.num_waiting + cache->offload.num_raises;
+    const struct offload *offload = &cache->offload;
+    return offload->stores.num_waiting + offload->num_raises + (offload->raising.tiers != 0);
 }
 
 enum pkv_status pkv_tier_flush(pkv_cache *cache, uint64_t timeout_ns, int32_t *left)

@@ -156,6 +156,7 @@ static void count(void *context, struct pkv_tier_counter *counters, int32_t num_
 {
     struct memory_tier *memory = context;
     pthread_mutex_lock(&memory->mutex);
+    memory->num_counts++;
     for (int32_t i = 0; i < num_counters && !memory->answers_nothing; i++) {
         uint64_t *value = counter_of(memory, counters[i].name);
         *value += memory->is_down ? 0 : counters[i].add;
@@ -196,12 +197,18 @@ void memory_tier_open(struct memory_tier *memory, const char *name)
     ASSERT_STATUS(PKV_OK, pkv_tier_create(&ops, &memory->tier));
 }
 
-void memory_tier_close(struct memory_tier *memory)
+void memory_tier_clear(struct memory_tier *memory)
 {
-    pkv_tier_destroy(memory->tier);
     for (int32_t i = 0; i < memory->num_values; i++) {
         free(memory->values[i].bytes);
     }
+    memory->num_values = 0;
+}
+
+void memory_tier_close(struct memory_tier *memory)
+{
+    pkv_tier_destroy(memory->tier);
+    memory_tier_clear(memory);
     for (int32_t i = 0; i < memory->num_counters; i++) {
         free(memory->counters[i].bytes);
     }

@@ -38,11 +38,14 @@ struct memory_tier {
     int32_t num_begun;
     pthread_cond_t begins;
     /* what it was asked */
-    int32_t num_puts, num_gets, num_finds, num_removes;
+    int32_t num_puts, num_gets, num_finds, num_removes, num_counts;
 };
 
 void memory_tier_open(struct memory_tier *memory, const char *name);
 void memory_tier_close(struct memory_tier *memory);
+
+/* Its values are gone. */
+void memory_tier_clear(struct memory_tier *memory);
 
 /* The value of a name, or NULL. */
 struct memory_value *memory_tier_find(struct memory_tier *memory, const char *name);
