@@ -19,6 +19,7 @@
 #include "batch.h"
 #include "model_cache.h"
 #include "rates.h"
+#include "recent.h"
 #include "report.h"
 #include "run.h"
 
@@ -31,6 +32,7 @@
  * And how long blocks are stored at the end. */
 enum { TIER_WAIT_US = 500, TIER_IDLE_US = 10000, MICROSECOND = 1000, SECOND = 1000000000 };
 #define FLUSH_NS (5 * (uint64_t)SECOND)
+#define SAVE_SECONDS 10.0
 
 struct engine {
     const struct language_model *lm;
@@ -41,6 +43,7 @@ struct engine {
 
     /* Of the engine's thread alone. */
     struct entry *entries; /* in order */
+    struct recent recent;  /* texts of entries that have ended; empty when nothing is saved */
     struct batch batch;
 
     pthread_mutex_t mutex; /* guards all below */
@@ -133,11 +136,23 @@ static void count_outcome(struct engine *e, enum outcome outcome, const struct e
     pthread_mutex_unlock(&e->mutex);
 }
 
+/* The prompt, for the same request again, and with the answer, for the next turn. */
+static void add_recent(struct engine *e, const struct entry *entry)
+{
+    const struct job_request *request = entry->request;
+    const struct run *run = &entry->runs[0];
+    if (e->options.save_path != NULL) {
+        recent_add(&e->recent, request->tenant, run->tokens, request->num_prompt);
+        recent_add(&e->recent, request->tenant, run->tokens, run->num_tokens);
+    }
+}
+
 /* Takes *place out of the list and ends its job. */
 static void remove_entry(struct engine *e, struct entry **place, enum outcome outcome,
                          const char *message)
 {
     struct entry *entry = *place;
+    add_recent(e, entry);
     for (int32_t c = 0; c < entry->request->num_choices; c++) {
         stop_run(e, &entry->runs[c]);
         prefetch_end(&entry->runs[c].prefetch, e->cache);
@@ -592,6 +607,15 @@ static void create_condition(pthread_cond_t *condition)
     pthread_condattr_destroy(&monotonic);
 }
 
+/* Always true: what is not loaded is computed. */
+static bool load_recent(struct engine *e)
+{
+    if (e->options.save_path != NULL) {
+        recent_load(e->cache, e->options.save_path);
+    }
+    return true;
+}
+
 bool engine_start(const struct language_model *lm, const struct engine_options *options,
                   struct engine **engine)
 {
@@ -607,7 +631,7 @@ bool engine_start(const struct language_model *lm, const struct engine_options *
     create_condition(&e->changed);
     if (e->shown != NULL && tiers_open(&options->tiers, &e->tiers) &&
         model_cache_create(lm, options, &e->tiers, batch_max_tokens(options), &e->cache) &&
-        set_quota_to_ask(e) && batch_create(lm, options, e->cache, &e->batch) &&
+        set_quota_to_ask(e) && batch_create(lm, options, e->cache, &e->batch) && load_recent(e) &&
         pthread_create(&e->thread, NULL, engine_thread, e) == 0) {
         *engine = e;
         return true;
@@ -652,6 +676,11 @@ static void flush_tiers(struct engine *e)
 
 bool engine_free(struct engine *engine)
 {
+    if (engine->options.save_path != NULL) {
+        recent_save(&engine->recent, engine->cache, engine->options.block_size,
+                    engine->options.save_path, SAVE_SECONDS);
+    }
+    recent_free(&engine->recent);
     flush_tiers(engine);
     const bool ok = check_empty(engine->cache);
     batch_free(&engine->batch);

@@ -27,7 +27,8 @@ struct engine_options {
     int32_t threads;       /* 0 = as many as this process may run */
     int32_t tenant_blocks; /* quota of each tenant; 0 = none */
     bool prefix_cache;
-    struct tier_options tiers; /* they need the prefix cache */
+    struct tier_options tiers; /* they need the prefix cache, and so does save_path */
+    const char *save_path;     /* where what is cached goes at the end; NULL = nowhere */
 };
 
 /* Starts the engine's thread. The model outlives the engine. Complains when it fails. */
@@ -38,8 +39,8 @@ bool engine_start(const struct language_model *lm, const struct engine_options *
  * still be called. */
 void engine_close(struct engine *engine);
 
-/* Stores what waits for tiers, for a few seconds at most, and frees a closed engine and its cache;
- * complains when a block is still held. */
+/* Saves recent texts and stores what waits for tiers, for some seconds at most, and frees a closed
+ * engine and its cache; complains when a block is still held. */
 bool engine_free(struct engine *engine);
 
 enum engine_answer { ENGINE_TAKEN, ENGINE_FULL, ENGINE_TOO_LONG, ENGINE_STOPPING };

@@ -38,7 +38,7 @@ bool model_cache_create(const struct language_model *lm, const struct engine_opt
         .num_tiers = tiers->count,
         .num_tier_threads = 1,
     };
-    if (tiers->count > 0) {
+    if (tiers->count > 0 || options->save_path != NULL) {
         fingerprint_of_model(&lm->model, fingerprint);
         config.fingerprint = fingerprint;
         config.fingerprint_bytes = FINGERPRINT_BYTES;

@@ -7,8 +7,8 @@
 #include "engine.h"
 #include "language_model.h"
 
-/* Complains when the library refuses. max_step_tokens is what a step may bring. With tiers the
- * whole model is read, for its fingerprint. */
+/* Complains when the library refuses. max_step_tokens is what a step may bring. With tiers, or
+ * where texts are saved, the whole model is read, for its fingerprint. */
 bool model_cache_create(const struct language_model *lm, const struct engine_options *options,
                         const struct tiers *tiers, int32_t max_step_tokens, pkv_cache **cache);
 

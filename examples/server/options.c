@@ -29,6 +29,8 @@ const char usage[] =
     "  --redis HOST:PORT   a Redis or Valkey server that keeps blocks\n"
     "  --redis-password-file F  its first line is the password\n"
     "  --redis-ttl S       seconds that a block stays there, 0 = as long as there is room (86400)\n"
+    "  --save DIR          where what is cached of recent texts goes at the end, for the next "
+    "start\n"
     "  --tier-wait MS      how long a request waits for its blocks from there (100)\n"
     "  --threads T         0 = as many as can run (0)\n"
     "  --connections C     open at once (1024)\n"
@@ -104,13 +106,18 @@ static bool take(struct options *o, struct numbers *n, const char *name, const c
     if (strcmp(name, "--dtype") == 0) {
         return take_dtype(value, &o->engine.dtype);
     }
+    if (strcmp(name, "--save") == 0) {
+        o->engine.save_path = value;
+        return true;
+    }
     return take_tier(&o->engine.tiers, name, value);
 }
 
 static bool check_tiers(const struct engine_options *o)
 {
-    const bool any = o->tiers.disk_path[0] != '\0' || o->tiers.redis_host[0] != '\0';
-    return !any || o->prefix_cache || complain("tiers need --prefix-cache 1");
+    const bool any =
+        o->tiers.disk_path[0] != '\0' || o->tiers.redis_host[0] != '\0' || o->save_path != NULL;
+    return !any || o->prefix_cache || complain("tiers and --save need --prefix-cache 1");
 }
 
 bool options_parse(int argc, char **argv, struct options *options)
