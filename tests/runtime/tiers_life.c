@@ -72,6 +72,10 @@ static void two_tiers_are_searched_in_order_and_the_nearer_one_is_filled(void)
     case_close(&c);
     far.num_gets = 0;
     far.is_down = true;
+    prefix_init(&c);
+    c.config.tiers = tiers;
+    c.config.num_tiers = 2;
+    c.config.max_store_blocks = 16;
     case_open(&c);
     ASSERT_STATUS(PKV_OK, prefix_create(&c, &y, 100, NULL));
     ticket = tier_case_prefetch(&c, &y, 13);
