@@ -229,7 +229,8 @@ struct pkv_cache_config {
     /* Threads that the cache starts for pkv_tier_work, in [0, 64]; 0 = the caller's threads call
      * it. They run at nice 19, since one that took a processor from an attending thread would make
      * its step longer: where attention keeps all processors busy they store little, so leave them
-     * one, or bring threads of another priority. */
+     * one, or bring threads of another priority. A child after fork() does not have them: it may
+     * neither use such a cache nor destroy it. */
     int32_t num_tier_threads;
     /* Tickets that may be open at once, in [0, 2^16]; 0 = 64. */
     int32_t max_tickets;
@@ -510,11 +511,11 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_seq_fork(pkv_cache *cache, pkv_seq seq
  * handle and its indexed blocks stay cached; admit it again to go on.
  *
  * What admission promised stays promised, except with length 0, and except when blocks that the cut
- * gives up stay with a pin, a fork or another request that adopted them, and as many others are
- * not free: then the sequence goes on as one that was not admitted. An indexed block that the cut
- * leaves half used is not written again: the next append copies it, and that block is outside of
- * the promise too. A cut within max_rewind loses nothing, unless there are forks or it goes back
- * into what the admission adopted.
+ * gives up stay with a pin, a fork, a store in a tier or another request that adopted them, and as
+ * many others are not free: then the sequence goes on as one that was not admitted. An indexed
+ * block that the cut leaves half used is not written again: the next append copies it, and that
+ * block is outside of the promise too. A cut within max_rewind loses nothing, unless there are
+ * forks or it goes back into what the admission adopted.
  *
  * length is in [0, the sequence's length], and as with forks not inside a bidirectional range. 0
  * always succeeds, and so does what max_rewind says. Otherwise every key that a query at `length`

@@ -33,7 +33,8 @@
  * on those of config.num_tier_threads, without the mutex. What was done takes effect in
  * pkv_tier_poll, and in the calls that say so: so hits, evictions and block ids follow from the
  * order of the calls, as everything in a cache does. Commit, begin and attend never wait for a
- * tier.
+ * tier. Blocks that are held for a tier come free in these calls alone, too: a thread that waits
+ * for room (pkv_wait_free) relies on another one that polls.
  *
  * Flushes. pkv_namespace_flush and pkv_cache_reset (prefix.h) reach the tiers too: each raises a
  * counter there, and values that were stored under an older count are void, for other processes

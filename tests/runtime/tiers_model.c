@@ -16,6 +16,9 @@ struct side {
     struct runtime_case c;
     struct prefix_seq seqs[NUM_SEQS];
     bool is_alive[NUM_SEQS];
+    int32_t promised[NUM_SEQS]; /* the length up to which no step may be refused */
+    int32_t adopted[NUM_SEQS];
+    int32_t high[NUM_SEQS]; /* the longest that it was */
     pkv_ticket tickets[NUM_TICKETS];
 };
 
@@ -76,7 +79,12 @@ static void arrive(struct side *side)
     }
     ASSERT_STATUS(PKV_OK, prefix_create(&side->c, seq, 0, &options));
     choose_tokens(seq);
-    const enum pkv_status status = prefix_admit(&side->c, seq, 1 + below(LENGTH - 8), 4, NULL);
+    const int32_t num_tokens = 1 + below(LENGTH - 8);
+    const int32_t reserve = below(8);
+    const enum pkv_status status =
+        prefix_admit(&side->c, seq, num_tokens, reserve, &side->adopted[i]);
+    side->promised[i] = num_tokens + reserve;
+    side->high[i] = 0;
     CU_ASSERT(status == PKV_OK || status == PKV_NO_BLOCKS || status == PKV_NEVER_FITS);
     side->is_alive[i] = status == PKV_OK;
     if (status != PKV_OK) {
@@ -84,19 +92,39 @@ static void arrive(struct side *side)
     }
 }
 
+/* An admitted row reaches its end, whatever stores and tickets hold. */
 static void go_on(struct side *side)
 {
-    struct prefix_seq *seq = &side->seqs[below(NUM_SEQS)];
+    const int32_t i = below(NUM_SEQS);
+    struct prefix_seq *seq = &side->seqs[i];
     struct case_step step = {0};
-    if (!side->is_alive[seq - side->seqs] || seq->seq.length >= LENGTH) {
+    if (!side->is_alive[i] || seq->seq.length >= LENGTH) {
         return;
     }
-    case_row(&step, &seq->seq, 1 + below(9));
+    const int32_t end = seq->seq.length + 1 + below(9);
+    case_row(&step, &seq->seq, end - seq->seq.length);
     const enum pkv_status status = prefix_begin(&side->c, &step, 1);
+    CU_ASSERT(status == PKV_OK || end > side->promised[i]);
     CU_ASSERT(status == PKV_OK || status == PKV_NO_BLOCKS || status == PKV_NEVER_FITS);
     if (status == PKV_OK) {
         case_attend_all(&side->c, &step);
         case_commit(&side->c, &step, NULL);
+    }
+}
+
+/* Within max_rewind, which loses no promise, unless it goes back into what was adopted. */
+static void cut(struct side *side)
+{
+    const int32_t i = below(NUM_SEQS);
+    struct prefix_seq *seq = &side->seqs[i];
+    if (!side->is_alive[i]) {
+        return;
+    }
+    side->high[i] = seq->seq.length > side->high[i] ? seq->seq.length : side->high[i];
+    const int32_t length = side->high[i] - below(seq->options.max_rewind + 1);
+    if (length > 0 && length < seq->seq.length) {
+        side->promised[i] = length < side->adopted[i] ? 0 : side->promised[i];
+        ASSERT_STATUS(PKV_OK, case_truncate(&side->c, &seq->seq, length));
     }
 }
 
@@ -172,7 +200,9 @@ static void flush(struct side *side)
 static void act(struct side *side)
 {
     const int32_t draw = below(100);
-    if (draw < 15) {
+    if (draw < 3) {
+        cut(side);
+    } else if (draw < 15) {
         arrive(side);
     } else if (draw < 40) {
         go_on(side);

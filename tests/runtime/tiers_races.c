@@ -94,6 +94,45 @@ static void a_thread_of_the_callers_ends_though_a_flush_is_refused(void)
     memory_tier_close(&memory);
 }
 
+static void *work_until_closed(void *context)
+{
+    struct runtime_case *c = context;
+    while (pkv_tier_work(c->cache, UINT64_MAX, NULL) == PKV_OK) {
+    }
+    return NULL;
+}
+
+/* Several of them, some in a transfer and some waiting, with stores and a refused flush left. */
+static void all_threads_of_the_callers_end_behind_a_close(void)
+{
+    enum { NUM_THREADS = 4 };
+    struct runtime_case c;
+    for (int round = 0; round < 30; round++) {
+        pthread_t threads[NUM_THREADS];
+        memory_tier_open(&memory, "memory");
+        open_case(&c, 16, 0);
+        for (int i = 0; i < NUM_THREADS; i++) {
+            CU_ASSERT_EQUAL(pthread_create(&threads[i], NULL, work_until_closed, &c), 0);
+        }
+        prefix_warm(&c, &x, 100, 29);
+        if (round % 2 == 1) {
+            pthread_mutex_lock(&memory.mutex);
+            memory.is_down = true;
+            pthread_mutex_unlock(&memory.mutex);
+            ASSERT_STATUS(PKV_OK, pkv_cache_reset(c.cache, true, NULL));
+        }
+        pkv_cache_close(c.cache);
+        for (int i = 0; i < NUM_THREADS; i++) {
+            pthread_join(threads[i], NULL);
+        }
+        memory.is_down = false;
+        ASSERT_STATUS(PKV_OK, pkv_tier_flush(c.cache, UINT64_MAX, NULL));
+        CU_ASSERT_EQUAL(memory.num_values, round % 2 == 1 ? memory.num_values : 7);
+        case_close(&c);
+        memory_tier_close(&memory);
+    }
+}
+
 /* What a tier has evicted is stored again when it is computed again. */
 static void what_a_tier_has_lost_is_stored_again(void)
 {
@@ -232,6 +271,7 @@ static const struct test_case cases[] = {
     TEST(a_store_that_a_flush_made_void_is_not_known),
     TEST(a_flush_that_is_refused_is_not_tried_in_a_loop),
     TEST(a_thread_of_the_callers_ends_though_a_flush_is_refused),
+    TEST(all_threads_of_the_callers_end_behind_a_close),
     TEST(what_a_tier_has_lost_is_stored_again),
     TEST(what_was_damaged_is_stored_again),
     TEST(what_was_prefetched_is_not_stored_unasked),
