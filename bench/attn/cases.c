@@ -68,6 +68,9 @@ void cases_name(struct attn_case *c)
     if (s->shared > 0) {
         at += snprintf(at, (size_t)(end - at), ", %d shared", s->shared);
     }
+    if (s->selected > 0) {
+        at += snprintf(at, (size_t)(end - at), ", %d blocks selected", s->selected);
+    }
     if (s->block_size == 0) {
         at += snprintf(at, (size_t)(end - at), ", continuous");
     } else if (s->block_size != BLOCK) {
@@ -270,6 +273,20 @@ static void build_shared_bf16(struct group *group)
     add_shared(group, "L8", PKV_BF16);
 }
 
+/* 64 of 2048 blocks, beside all of them and beside a row of as many keys as are selected. */
+static void build_selected(struct group *group)
+{
+    static const enum pkv_dtype types[] = {PKV_F16, PKV_INT8};
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        add(group, "L8", 1, 131072, types[i])->block_size = 64;
+        struct layer_spec *spec = add(group, "L8", 1, 131072, types[i]);
+        spec->block_size = 64;
+        spec->selected = 64;
+        spec->pool_tokens = 131072;
+        add(group, "L8", 1, 64 * 64, types[i])->block_size = 64;
+    }
+}
+
 const struct group *cases_groups(int *count)
 {
     static const struct group groups[] = {
@@ -278,6 +295,7 @@ const struct group *cases_groups(int *count)
         {.name = "verify", .quick = true, .build = build_verify},
         {.name = "prefill", .quick = true, .build = build_prefill},
         {.name = "window", .quick = true, .build = build_window},
+        {.name = "selected", .quick = true, .build = build_selected},
         {.name = "step", .quick = true, .build = build_step},
         {.name = "paged", .quick = true, .build = build_paged},
         {.name = "blocks f32", .has_one_pool = true, .build = build_blocks_f32},

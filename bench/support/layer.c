@@ -37,8 +37,23 @@ static int32_t first_seen(const struct layer_spec *spec)
     return spec->window > 0 && first > 0 ? first : 0;
 }
 
+/* The i-th of the selected blocks. */
+static int32_t selected_block(const struct layer_spec *spec, int32_t i)
+{
+    return (int32_t)((int64_t)(i + 1) * max_blocks_of(spec) / spec->selected) - 1;
+}
+
+static bool block_is_selected(const struct layer_spec *spec, int32_t block)
+{
+    const int32_t i = (int32_t)((int64_t)block * spec->selected / max_blocks_of(spec));
+    return selected_block(spec, i) == block;
+}
+
 static bool block_is_seen(const struct layer_spec *spec, int32_t block)
 {
+    if (spec->selected > 0) {
+        return block_is_selected(spec, block);
+    }
     const int32_t size = block_size_of(spec);
     return block * size < spec->kept_prefix || (block + 1) * size > first_seen(spec);
 }
@@ -236,6 +251,21 @@ static void create_pages(struct layer *layer, const struct layer *lender)
     numbers_fill(layer->pages, layer->pages_bytes, layer->spec.cache, NUMBERS_CACHE_SHIFT, 1);
 }
 
+/* The same list for every row. */
+static void fill_selected(struct layer *layer)
+{
+    const struct layer_spec *spec = &layer->spec;
+    const size_t count = (size_t)spec->rows * (size_t)spec->selected;
+    layer->selected = measure_calloc(count, sizeof(int32_t));
+    layer->cu_selected = measure_calloc((size_t)spec->rows + 1, sizeof(int32_t));
+    for (int32_t b = 0; b < spec->rows; b++) {
+        layer->cu_selected[b + 1] = (b + 1) * spec->selected;
+        for (int32_t i = 0; i < spec->selected; i++) {
+            layer->selected[b * spec->selected + i] = selected_block(spec, i);
+        }
+    }
+}
+
 static void create_memory(struct layer *layer)
 {
     const struct layer_spec *spec = &layer->spec;
@@ -261,6 +291,9 @@ static void create_memory(struct layer *layer)
         shuffle(layer->slots, spec->rows, 7);
     }
     fill_runs(layer);
+    if (spec->selected > 0) {
+        fill_selected(layer);
+    }
 }
 
 /* Cosines and sines of every position, as a model of base 10000 has them; norm weights of one. */
@@ -351,6 +384,11 @@ static void set_args(struct layer *layer)
         .kept_prefix = spec->kept_prefix > 0 ? &layer->kept_prefix : NULL,
         .kept_prefix_count = spec->kept_prefix > 0 ? 1 : 0,
     };
+    if (spec->selected > 0) {
+        layer->args.selected = layer->selected;
+        layer->args.cu_selected = layer->cu_selected;
+        layer->args.num_selected_lists = spec->rows;
+    }
     set_constants(layer);
 }
 
@@ -376,9 +414,11 @@ void layer_destroy(struct layer *layer)
     if (!layer->has_lent_pages) {
         mem_unmap(&no_hooks, layer->pages, layer->pages_bytes, PKV_MAP_PAYLOAD);
     }
-    void *const arrays[] = {layer->q,    layer->k,     layer->v,           layer->out,
-                            layer->lens, layer->table, layer->cu_seqlens,  layer->slots,
-                            layer->sink, layer->rope,  layer->norm_weight, (void *)layer->runs};
+    void *const arrays[] = {layer->q,          layer->k,           layer->v,
+                            layer->out,        layer->lens,        layer->table,
+                            layer->cu_seqlens, layer->slots,       layer->sink,
+                            layer->rope,       layer->norm_weight, (void *)layer->runs,
+                            layer->selected,   layer->cu_selected};
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
         free(arrays[i]);
     }
@@ -423,6 +463,9 @@ const void *layer_value(const struct layer *layer, int32_t row, int32_t head, in
 static double keys_seen(const struct layer_spec *spec, bool sum)
 {
     double keys = 0;
+    if (spec->selected > 0) { /* whole blocks: lengths are multiples of theirs */
+        return (double)spec->selected * spec->block_size * (sum ? spec->q_len : 1);
+    }
     for (int32_t i = sum ? 0 : spec->q_len - 1; i < spec->q_len; i++) {
         const int32_t end = spec->keys - spec->q_len + i + 1;
         const int32_t window = sum ? spec->window : spec->window + spec->q_len - 1;

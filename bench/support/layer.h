@@ -30,7 +30,9 @@ struct layer_spec {
     int32_t block_size; /* 0: continuous, in cache rows of `keys` cells */
     int32_t window;     /* 0 = none. Blocks that no query sees are not mapped */
     int32_t kept_prefix;
-    int32_t shared; /* so many first keys lie in blocks that all rows share; paged only */
+    int32_t shared;   /* so many first keys lie in blocks that all rows share; paged only */
+    int32_t selected; /* so many blocks of a row are selected, evenly spread, its last one among
+                         them; the others are not mapped. 0 = no selection; paged only */
     bool sinks;
     int32_t pool_tokens; /* cells that the pages have in all; 0 = just those that are mapped */
     enum layer_order order;
@@ -47,6 +49,7 @@ struct layer {
     size_t pages_bytes;
     bool has_lent_pages;
     int32_t *table, *lens, *cu_seqlens, *slots;
+    int32_t *selected, *cu_selected;
     char *q, *k, *v, *out;
     float *rope, *norm_weight, *sink;
     float scale;

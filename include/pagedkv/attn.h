@@ -251,6 +251,25 @@ struct pkv_gqa_args {
      * [batch + 1], 0 first, never falling; NULL = no ranges. */
     const struct pkv_token_range *bidirectional;
     const int32_t *cu_bidirectional;
+
+    /* Selected blocks (sparse attention): of the keys that causality admits, a query sees those of
+     * the listed blocks and the newest selected_newest, its own included, and reads no others.
+     * Block s is the keys [s * selection_size, (s + 1) * selection_size) of the row, its last block
+     * may be cut by kv_len. A list ascends without repeats, each entry in [0, ceil(kv_len /
+     * selection_size)), and may be empty: a query without a visible key has out 0 and lse -inf.
+     * A list holds for all queries of its row. num_selected_lists is batch, a list a row, or batch
+     * * kv_heads, a list for each KV head, those of row 0 first: list i is
+     * selected[cu_selected[i]] .. selected[cu_selected[i + 1] - 1]. cu_selected is
+     * [num_selected_lists + 1], 0 first, never falling; NULL = all is seen, and then the others are
+     * 0 too. A mask narrows it; sliding_window beside it refuses. */
+    const int32_t *selected;
+    const int32_t *cu_selected;
+    int32_t num_selected_lists;
+    /* Keys of a block, >= 1; 0 = past.block_size, in the form PAGED alone. */
+    int32_t selection_size;
+    /* W >= 0 keys that are seen without being selected: a query at f sees those with f - W < j.
+     * Above 0 it excludes not_causal. */
+    int64_t selected_newest;
 };
 
 /* ---- whole calls --------------------------------------------------------------------------- */
@@ -313,8 +332,9 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_gqa_plan(pkv_workspace *workspace,
  *
  * args are complete arguments, of which a layer may change pointers of q, k, v, out, lse, past and
  * present, their strides, the constants, position_ids and the mask's content. Form, dtypes,
- * geometry, window, causality, and the presence of k and of a mask are those of the plan; lengths,
- * tables, slots, kept prefixes and bidirectional ranges are taken from the plan.
+ * geometry, window, causality, and the presence of k, of a mask and of selected blocks are those of
+ * the plan; lengths, tables, slots, kept prefixes, bidirectional ranges and lists of selected
+ * blocks are taken from the plan, so layers that select for themselves are planned for themselves.
  *
  * Returns PKV_OK; PKV_INVALID_ARGUMENT for an empty plan, one of another workspace, or arguments
  * that are not as planned. It takes no memory. Cost as pkv_gqa, without the walk over the block

@@ -30,9 +30,11 @@ size_t attend_scratch_floats(const struct gqa_shape *shape, size_t num_query_row
 static void gather_seen(const struct run *run, const struct gqa_row *row, int32_t head,
                         const struct visible *seen, int32_t from, int32_t to, struct tile *tile)
 {
+    struct visible_keys keys = visible_next(seen, from, to);
     tile->count = 0;
-    tile_gather(run, row, head, from, min_i32(to, seen->prefix), tile);
-    tile_gather(run, row, head, max_i32(from, seen->first), min_i32(to, seen->end), tile);
+    for (; keys.begin < keys.end; keys = visible_next(seen, keys.end, to)) {
+        tile_gather(run, row, head, keys.begin, keys.end, tile);
+    }
 }
 
 /* Query rows [row0, row1) of each KV head of the task against the tile of its first head. */
@@ -52,7 +54,7 @@ static int32_t end_of_whole(const struct run *run, const struct plan_task *task,
     int32_t end = i + 1;
     while (end < task->q1) {
         const struct visible seen =
-            visible_to(&run->rows[task->row], &run->plan->shape, end, end + 1);
+            visible_to(&run->rows[task->row], &run->plan->shape, task->head, end, end + 1);
         if (visible_count(&seen, from, to) != to - from) {
             break;
         }
@@ -71,7 +73,7 @@ static void attend_tile(const struct run *run, const struct plan_task *task, int
     const size_t heads = (size_t)run->heads_per_kv;
     struct tile part;
     for (int32_t i = task->q0, end; i < task->q1; i = end) {
-        const struct visible seen = visible_to(row, &run->plan->shape, i, i + 1);
+        const struct visible seen = visible_to(row, &run->plan->shape, task->head, i, i + 1);
         const int32_t keys = visible_count(&seen, from, to);
         end = keys == to - from ? end_of_whole(run, task, i, from, to) : i + 1;
         if (keys == 0) {
@@ -93,9 +95,8 @@ static void attend_tile(const struct run *run, const struct plan_task *task, int
 static bool gather_next(const struct run *run, const struct plan_task *task,
                         const struct visible *seen, int64_t from, struct tile *next)
 {
-    const int64_t span = visible_span(seen, (int32_t)(from / SPAN_KEYS));
-    const int64_t span_begin = span * SPAN_KEYS;
-    next->first = span_begin > from ? span_begin : from;
+    const int64_t first = visible_next(seen, from, seen->end).begin;
+    next->first = first / TILE_KEYS * TILE_KEYS;
     next->count = 0;
     if (next->first + TILE_KEYS > seen->end ||
         visible_count(seen, next->first, next->first + TILE_KEYS) != TILE_KEYS) {
@@ -176,7 +177,7 @@ static void append_own(const struct run *run, const struct plan_task *task, floa
 void attend_own(const struct run *run, const struct plan_task *task, float *memory)
 {
     const struct visible seen =
-        visible_to(&run->rows[task->row], &run->plan->shape, task->q0, task->q1);
+        visible_to(&run->rows[task->row], &run->plan->shape, task->head, task->q0, task->q1);
     const size_t rows = query_rows(run, task) * (size_t)task->num_heads;
     const struct scratch s = scratch_carve(&run->plan->shape, rows, memory);
     const bool is_whole = task->partial < 0;

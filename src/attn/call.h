@@ -44,6 +44,9 @@ struct call_planned {
     bool all_new; /* gqa_shape */
     bool has_mask;
     int32_t sliding_window;
+    int32_t selection_size;
+    int32_t selected_newest;
+    bool selects_by_head;
     bool not_causal;
     bool v_in_k;
 };

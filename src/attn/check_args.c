@@ -9,6 +9,7 @@
 #include "base/checked.h"
 #include "base/dtype.h"
 #include "base/error.h"
+#include "base/minmax.h"
 
 static bool is_known(enum pkv_dtype dtype)
 {
@@ -138,6 +139,37 @@ static enum pkv_status check_window(const struct pkv_gqa_args *args)
     return PKV_OK;
 }
 
+/* Selected blocks but for the lists, which are checked with the rows. */
+static enum pkv_status check_selection(const struct pkv_gqa_args *args)
+{
+    const int64_t by_head = (int64_t)args->batch * args->kv_heads;
+    if (args->cu_selected == NULL) {
+        return args->selected == NULL && args->num_selected_lists == 0 &&
+                       args->selection_size == 0 && args->selected_newest == 0
+                   ? PKV_OK
+                   : INVALID("cu_selected is NULL, but something is said of selected blocks");
+    }
+    if (args->sliding_window != 0) {
+        return INVALID("cu_selected is set beside sliding_window = %lld: selected_newest is the "
+                       "window of selected blocks",
+                       (long long)args->sliding_window);
+    }
+    if (args->num_selected_lists != args->batch && args->num_selected_lists != by_head) {
+        return INVALID("num_selected_lists = %d, neither batch = %d nor batch * kv_heads",
+                       args->num_selected_lists, args->batch);
+    }
+    if (args->selection_size < 0 || (args->selection_size == 0 && args->form != PKV_CACHE_PAGED)) {
+        return INVALID("selection_size = %d: at least 1, or 0 with form = paged",
+                       args->selection_size);
+    }
+    if (args->selected_newest < 0) {
+        return INVALID("selected_newest = %lld, negative", (long long)args->selected_newest);
+    }
+    return args->not_causal && args->selected_newest != 0
+               ? INVALID("selected_newest needs the causal bound")
+               : PKV_OK;
+}
+
 static enum pkv_status check_strides(const struct pkv_gqa_args *args, struct call *call)
 {
     const struct {
@@ -231,9 +263,20 @@ static enum pkv_status check_options(const struct pkv_gqa_args *args, enum call_
         status = check_window(args);
     }
     if (status == PKV_OK) {
+        status = check_selection(args);
+    }
+    if (status == PKV_OK) {
         status = check_constants(args);
     }
     return status == PKV_OK ? check_mask(args) : status;
+}
+
+/* shape->block_size is there. */
+static void set_selection(const struct pkv_gqa_args *args, struct gqa_shape *shape)
+{
+    shape->selection_size = args->selection_size != 0 ? args->selection_size : shape->block_size;
+    shape->selected_newest = (int32_t)min_i64(args->selected_newest, INT32_MAX);
+    shape->selects_by_head = args->num_selected_lists != args->batch;
 }
 
 enum pkv_status check_args(const struct pkv_gqa_args *args, enum call_kind kind, struct call *call)
@@ -264,5 +307,8 @@ enum pkv_status check_args(const struct pkv_gqa_args *args, enum call_kind kind,
         status = check_caches(args, call);
     }
     call->shape.block_size = call->cache.block_size > 0 ? call->cache.block_size : 1;
+    if (args->cu_selected != NULL) {
+        set_selection(args, &call->shape);
+    }
     return status;
 }

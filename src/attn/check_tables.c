@@ -74,11 +74,13 @@ static enum pkv_status check_needed_blocks(const struct call *call, const struct
     if (call->appends) {
         status = check_mapped(row, b, block_size, gqa_row_past(row), row->kv_len);
     }
-    if (status == PKV_OK && call->attends && row->q_len > 0) {
-        const struct visible seen = visible_to(row, &call->shape, 0, row->q_len);
-        status = check_mapped(row, b, block_size, 0, seen.prefix);
-        if (status == PKV_OK) {
-            status = check_mapped(row, b, block_size, seen.first, seen.end);
+    const int32_t alike = gqa_shape_heads_alike(&call->shape);
+    for (int32_t h = 0; call->attends && row->q_len > 0 && h < call->shape.kv_heads; h += alike) {
+        const struct visible seen = visible_to(row, &call->shape, h, 0, row->q_len);
+        struct visible_keys keys = visible_next(&seen, 0, seen.end);
+        for (; status == PKV_OK && keys.begin < keys.end;
+             keys = visible_next(&seen, keys.end, seen.end)) {
+            status = check_mapped(row, b, block_size, keys.begin, keys.end);
         }
     }
     return status;

@@ -57,6 +57,9 @@ static struct call_planned planned_of(const struct call *call, const struct call
         .all_new = call->shape.all_new,
         .has_mask = call->shape.has_mask,
         .sliding_window = call->shape.sliding_window,
+        .selection_size = call->shape.selection_size,
+        .selected_newest = call->shape.selected_newest,
+        .selects_by_head = call->shape.selects_by_head,
         .not_causal = call->shape.not_causal,
         .v_in_k = args->v_in_k,
     };
@@ -78,6 +81,31 @@ static bool copy_ranges(const struct pkv_gqa_args *args, pkv_plan *plan)
     memcpy(plan->ranges.memory, args->bidirectional, bytes);
     for (int32_t b = 0; b < args->batch; b++) {
         rows[b].ranges = (const struct pkv_token_range *)plan->ranges.memory + cu[b];
+    }
+    return true;
+}
+
+/* The same of selected blocks: the offsets, then the blocks. */
+static bool copy_selected(const struct call *call, pkv_plan *plan)
+{
+    const struct pkv_gqa_args *args = call->args;
+    struct gqa_row *rows = plan->rows.memory;
+    if (args->cu_selected == NULL || args->batch == 0) {
+        return true;
+    }
+    const size_t lists = (size_t)args->num_selected_lists;
+    const size_t blocks = (size_t)args->cu_selected[lists];
+    if (!buffer_grow(plan->hooks, &plan->selected, (lists + 1 + blocks) * sizeof(int32_t))) {
+        return false;
+    }
+    int32_t *cu = plan->selected.memory;
+    memcpy(cu, args->cu_selected, (lists + 1) * sizeof *cu);
+    if (blocks > 0) {
+        memcpy(cu + lists + 1, args->selected, blocks * sizeof *cu);
+    }
+    for (size_t b = 0; b < (size_t)args->batch; b++) {
+        rows[b].selected = cu + lists + 1;
+        rows[b].cu_selected = cu + b * (lists / (size_t)args->batch);
     }
     return true;
 }
@@ -104,6 +132,9 @@ static enum pkv_status plan_call(pkv_workspace *workspace, const struct call *ca
     }
     if (status == PKV_OK && !copy_ranges(args, plan)) {
         status = refuse(PKV_NO_MEMORY, "no memory for bidirectional ranges");
+    }
+    if (status == PKV_OK && !copy_selected(call, plan)) {
+        status = refuse(PKV_NO_MEMORY, "no memory for selected blocks");
     }
     return status == PKV_OK ? gqa_plan_split(workspace, plan, &call->shape) : status;
 }
@@ -227,6 +258,13 @@ static bool same_geometry(const struct pkv_kv_view *a, const struct pkv_kv_view 
            a->k_width == b->k_width && a->v_width == b->v_width;
 }
 
+static bool same_selection(const struct gqa_shape *shape, const struct call_planned *planned)
+{
+    return shape->selection_size == planned->selection_size &&
+           shape->selected_newest == planned->selected_newest &&
+           shape->selects_by_head == planned->selects_by_head;
+}
+
 /* What a plan has fixed. */
 static bool is_as_planned(const struct call *call, const pkv_plan *plan)
 {
@@ -238,7 +276,7 @@ static bool is_as_planned(const struct call *call, const pkv_plan *plan)
            args->v_in_k == planned->v_in_k && call->shape.all_new == planned->all_new &&
            call->shape.has_mask == planned->has_mask &&
            call->shape.sliding_window == planned->sliding_window &&
-           call->shape.not_causal == planned->not_causal &&
+           call->shape.not_causal == planned->not_causal && same_selection(&call->shape, planned) &&
            same_geometry(&call->cache, &planned->cache) &&
            same_geometry(&call->past, &planned->past) &&
            (call->past.k == NULL) == (planned->past.k == NULL);
@@ -262,8 +300,9 @@ static enum pkv_status run_planned(pkv_workspace *workspace, const struct pkv_gq
         return status;
     }
     if (!is_as_planned(&call, plan)) {
-        return INVALID("form, dtype, geometry, window, or presence of k and attn_mask are not as "
-                       "planned");
+        return INVALID(
+            "form, dtype, geometry, window, selection, or presence of k and attn_mask are "
+            "not as planned");
     }
     status = check_reach(&args, &plan->call.reach);
     if (status == PKV_OK) {

@@ -27,6 +27,8 @@ struct gqa_row {
     int32_t copy_cells;  /* go into the block of the first new key; 0 = no copy */
     int32_t num_ranges;
     const struct pkv_token_range *ranges; /* bidirectional, a sound list (token_range.h) */
+    const int32_t *selected;              /* with selected blocks: list h of the row is */
+    const int32_t *cu_selected;           /* selected[cu_selected[h]] .. [cu_selected[h + 1]] */
 };
 
 static inline int32_t gqa_row_past(const struct gqa_row *row)

@@ -43,9 +43,10 @@ static void attend_task(const struct run *run, int32_t task, float *scratch)
 
 static void merge_task(const struct run *run, int32_t task, float *scratch)
 {
-    const int32_t heads = run->plan->shape.kv_heads;
+    const int32_t heads = gqa_shape_heads_alike(&run->plan->shape);
     const struct plan_merge *merges = run->plan->merges.memory;
-    partial_merge(run, &merges[task / heads], task % heads, scratch);
+    const struct plan_merge *merge = &merges[task / heads];
+    partial_merge(run, merge, merge->head + task % heads, scratch);
 }
 
 /* Whether q is packed into bf16 parts, and how many carry something: the second is zero throughout
@@ -111,7 +112,7 @@ static int32_t num_phase_tasks(const pkv_plan *plan, const struct gqa_layer *lay
     case PKV_PHASE_ATTEND: return plan->num_tasks;
     case PKV_PHASE_MERGE: break;
     }
-    return plan->num_merges * heads;
+    return plan->num_merges * gqa_shape_heads_alike(&plan->shape);
 }
 
 static task_function *phase_function(const struct gqa_layer *layer, enum pkv_phase phase)

@@ -23,6 +23,7 @@ void plan_destroy(pkv_plan *plan)
         &plan->rows,         &plan->appends,     &plan->tasks,         &plan->merges,
         &plan->first_tasks,  &plan->shared,      &plan->shared_parts,  &plan->shared_rows,
         &plan->search_order, &plan->search_sets, &plan->search_chains, &plan->ranges,
+        &plan->selected,
     };
     for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++) {
         buffer_free(plan->hooks, buffers[i]);
@@ -33,7 +34,7 @@ void plan_destroy(pkv_plan *plan)
 bool plan_push_tasks(pkv_plan *plan, const struct plan_task *task, int32_t span0, int32_t span1,
                      int32_t partial, int64_t cost)
 {
-    const int32_t count = plan->shape.kv_heads / task->num_heads;
+    const int32_t count = gqa_shape_heads_alike(&plan->shape) / task->num_heads;
     const size_t bytes = ((size_t)plan->num_tasks + (size_t)count) * sizeof *task;
     if (count > INT32_MAX - plan->num_tasks || !buffer_grow(plan->hooks, &plan->tasks, bytes)) {
         return false;
@@ -41,7 +42,7 @@ bool plan_push_tasks(pkv_plan *plan, const struct plan_task *task, int32_t span0
     struct plan_task *to = (struct plan_task *)plan->tasks.memory + plan->num_tasks;
     for (int32_t i = 0; i < count; i++, to++) {
         *to = *task;
-        to->head = i * task->num_heads;
+        to->head = task->head + i * task->num_heads;
         to->span0 = span0;
         to->span1 = span1;
         to->partial = partial;
@@ -58,9 +59,9 @@ bool plan_can_number(const pkv_plan *plan, int32_t num_partials)
 
 int32_t plan_task_heads(const pkv_plan *plan, int64_t rows, int64_t cost)
 {
-    const int32_t kv_heads = plan->shape.kv_heads;
-    int32_t heads = kv_heads;
-    while (heads > 1 && (kv_heads % heads != 0 || heads * cost > plan->cost_limit ||
+    const int32_t alike = gqa_shape_heads_alike(&plan->shape);
+    int32_t heads = alike;
+    while (heads > 1 && (alike % heads != 0 || heads * cost > plan->cost_limit ||
                          heads * rows > MAX_TASK_ROWS)) {
         heads--;
     }

@@ -10,6 +10,9 @@
  *   result per visible span and KV head, numbered from `partial` on, and a merge combines those of
  *   one chunk of queries in ascending order of spans.
  *
+ *   Where KV heads have lists of selected blocks of their own, a task and a merge are of one head,
+ *   and the heads count their partial results from the same number on.
+ *
  * num_* count what is in force in the buffers, which keep their size from step to step. */
 #ifndef PKV_ATTN_PLAN_H
 #define PKV_ATTN_PLAN_H
@@ -39,6 +42,7 @@ struct plan_task {
 struct plan_merge {
     int32_t row;
     int32_t q0, q1;
+    int32_t head; /* the first of those that see the same keys */
     int32_t first_part;
     int32_t partial;
     int32_t num_partials;
@@ -72,6 +76,7 @@ struct pkv_plan {
     int32_t num_rows, num_appends, num_tasks, num_merges, num_partials;
     struct buffer rows;        /* struct gqa_row */
     struct buffer ranges;      /* struct pkv_token_range, of a raw call's rows */
+    struct buffer selected;    /* int32_t: cu_selected, then the blocks, likewise */
     struct buffer appends;     /* int32_t, indices of rows */
     struct buffer tasks;       /* struct plan_task */
     struct buffer merges;      /* struct plan_merge */
@@ -98,24 +103,26 @@ struct pkv_plan {
 pkv_plan *plan_create(pkv_workspace *workspace, const struct pkv_hooks *hooks, int32_t num_threads);
 void plan_destroy(pkv_plan *plan);
 
-/* Adds the task for each range of its num_heads KV heads, with these spans, partial and cost: what
- * differs between the cuts of a block goes past *task, which stays as it is and is fast to copy.
- * false when there is no memory. */
+/* Adds the task for each num_heads of the KV heads alike from task->head on, with these spans,
+ * partial and cost: what differs between the cuts of a block goes past *task, which stays as it is
+ * and is fast to copy. false when there is no memory. */
 bool plan_push_tasks(pkv_plan *plan, const struct plan_task *task, int32_t span0, int32_t span1,
                      int32_t partial, int64_t cost);
 
 /* True when there are numbers for so many more partial results. */
 bool plan_can_number(const pkv_plan *plan, int32_t num_partials);
 
-/* KV heads that one task should take: a divisor of kv_heads, as many as keep its query rows (`rows`
- * per KV head) within MAX_TASK_ROWS and its cost (`cost` per KV head) within the limit. */
+/* KV heads that one task should take: a divisor of those that see the same keys, as many as keep
+ * its query rows (`rows` per KV head) within MAX_TASK_ROWS and its cost (`cost` per KV head) within
+ * the limit. */
 int32_t plan_task_heads(const pkv_plan *plan, int64_t rows, int64_t cost);
 
-/* True for a row whose append is a phase of its own: several tasks read its new keys, or it copies.
- */
+/* True for a row whose append is a phase of its own: several tasks read its new keys, it copies, or
+ * its tasks may pass over new keys, which nobody selected. */
 static inline bool plan_appends_first(const pkv_plan *plan, const struct gqa_row *row)
 {
-    return row->q_len > plan->block_queries || row->copy_cells > 0;
+    const bool selects = plan->shape.selection_size > 0 && row->q_len > 0;
+    return row->q_len > plan->block_queries || row->copy_cells > 0 || selects;
 }
 
 #endif

@@ -6,9 +6,10 @@
  * takes these before its own: per query, the arithmetic and its order are those of the row alone,
  * so sharing never shows in the result.
  *
- * Only spans that each of the rows sees whole are shared: no window, no mask, keys below the new
- * one. Rows with the same first block (found by hashing) form a set. A set goes through its spans
- * together until tables differ; then it is divided in two, and each part goes on by itself. */
+ * Only spans that each of the rows sees whole are shared: no window, selection or mask, keys below
+ * the new one. Rows with the same first block (found by hashing) form a set. A set goes through its
+ * spans together until tables differ; then it is divided in two, and each part goes on by itself.
+ */
 #include "attn/shared_prefix.h"
 
 #include <string.h>
@@ -240,7 +241,9 @@ bool shared_prefix_split(pkv_plan *plan)
     if (!start_search(plan, &chains)) {
         return false;
     }
-    if (plan->shape.sliding_window > 0 || plan->shape.not_causal || plan->shape.has_mask) {
+    const struct gqa_shape *shape = &plan->shape;
+    if (shape->sliding_window > 0 || shape->selection_size > 0 || shape->not_causal ||
+        shape->has_mask) {
         return true;
     }
     for (int32_t b = 0; b < plan->num_rows; b++) {

@@ -72,11 +72,12 @@ static bool split_into_partials(pkv_plan *plan, const struct visible *seen, stru
         return false;
     }
     const int32_t num_cuts =
-        (plan->num_tasks - first_task) / (plan->shape.kv_heads / task.num_heads);
+        (plan->num_tasks - first_task) / (gqa_shape_heads_alike(&plan->shape) / task.num_heads);
     if (num_cuts > 1 || shared->first_part >= 0) {
-        const struct plan_merge merge = {task.row,           task.q0, task.q1, shared->first_part,
-                                         plan->num_partials, partials};
-        plan->num_partials += partials;
+        const struct plan_merge merge = {
+            task.row, task.q0, task.q1, task.head, shared->first_part, task.partial, partials,
+        };
+        plan->num_partials = max_i32(plan->num_partials, task.partial + partials);
         return buffer_push(plan->hooks, &plan->merges, &plan->num_merges, &merge, sizeof merge);
     }
     struct plan_task *tasks = plan->tasks.memory;
@@ -86,26 +87,29 @@ static bool split_into_partials(pkv_plan *plan, const struct visible *seen, stru
     return true;
 }
 
-/* One chunk of queries, in one task (times heads) when it costs less than the limit and shares no
- * span with other rows. */
-static bool split_block(pkv_plan *plan, int32_t row_idx, int32_t q0)
+/* One chunk of queries for the KV heads alike from `head` on, in one task (times heads) when it
+ * costs less than the limit and shares no span with other rows. Partial results are numbered from
+ * `partial` on. */
+static bool split_heads(pkv_plan *plan, int32_t row_idx, int32_t q0, int32_t head, int32_t partial)
 {
     const struct gqa_row *row = (const struct gqa_row *)plan->rows.memory + row_idx;
     const struct plan_shared *shared = (const struct plan_shared *)plan->shared.memory + row_idx;
     const int32_t q1 = block_end(plan, row, q0);
-    const struct visible seen = visible_to(row, &plan->shape, q0, q1);
+    const struct visible seen = visible_to(row, &plan->shape, head, q0, q1);
     const int64_t rows = (int64_t)(q1 - q0) * gqa_shape_heads_per_kv(&plan->shape);
     const int32_t keys = visible_count(&seen, 0, seen.end);
     struct plan_task task = {
         .row = row_idx,
         .q0 = q0,
         .q1 = q1,
+        .head = head,
         .num_heads = plan_task_heads(plan, rows, min_i32(keys, SPAN_KEYS) * rows),
         .span0 = visible_span(&seen, shared->num_spans),
-        .partial = plan->num_partials,
+        .partial = partial,
     };
     const int64_t own_keys = visible_count(&seen, (int64_t)task.span0 * SPAN_KEYS, seen.end);
-    plan->num_read_keys = capped_add(plan->num_read_keys, own_keys * plan->shape.kv_heads);
+    plan->num_read_keys =
+        capped_add(plan->num_read_keys, own_keys * gqa_shape_heads_alike(&plan->shape));
     const int64_t cost = keys * rows * task.num_heads;
     if (shared->first_part >= 0 || cost >= plan->cost_limit) {
         return split_into_partials(plan, &seen, task);
@@ -113,20 +117,43 @@ static bool split_block(pkv_plan *plan, int32_t row_idx, int32_t q0)
     return plan_push_tasks(plan, &task, task.span0, visible_num_spans(&seen), -1, cost);
 }
 
+static bool split_block(pkv_plan *plan, int32_t row_idx, int32_t q0)
+{
+    const int32_t partial = plan->num_partials;
+    const int32_t alike = gqa_shape_heads_alike(&plan->shape);
+    for (int32_t h = 0; h < plan->shape.kv_heads; h += alike) {
+        if (!split_heads(plan, row_idx, q0, h, partial)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Keys that queries [q0, q1) of a row see, summed over KV heads. */
+static int64_t keys_of_heads(const pkv_plan *plan, const struct gqa_row *row, int32_t q0,
+                             int32_t q1)
+{
+    const int32_t alike = gqa_shape_heads_alike(&plan->shape);
+    int64_t keys = 0;
+    for (int32_t h = 0; h < plan->shape.kv_heads; h += alike) {
+        const struct visible seen = visible_to(row, &plan->shape, h, q0, q1);
+        keys += (int64_t)visible_count(&seen, 0, seen.end) * alike;
+    }
+    return keys;
+}
+
 /* The cost of all rows, as if nothing were shared, and the keys that they read. */
 static int64_t rows_cost(const pkv_plan *plan, int64_t *keys)
 {
     const struct gqa_row *rows = plan->rows.memory;
-    const int64_t heads = plan->shape.kv_heads;
     int64_t cost = 0;
     for (int32_t b = 0; b < plan->num_rows; b++) {
         for (int32_t q0 = 0, q1; q0 < rows[b].q_len; q0 = q1) {
             q1 = block_end(plan, &rows[b], q0);
-            const struct visible seen = visible_to(&rows[b], &plan->shape, q0, q1);
-            const int64_t seen_keys = visible_count(&seen, 0, seen.end);
+            const int64_t seen_keys = keys_of_heads(plan, &rows[b], q0, q1);
             const int64_t query_rows = (int64_t)(q1 - q0) * gqa_shape_heads_per_kv(&plan->shape);
-            *keys = capped_add(*keys, seen_keys * heads);
-            cost = capped_add(cost, capped_mul(seen_keys * query_rows, heads));
+            *keys = capped_add(*keys, seen_keys);
+            cost = capped_add(cost, capped_mul(seen_keys, query_rows));
         }
     }
     return cost;

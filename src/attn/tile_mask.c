@@ -10,28 +10,37 @@
 #include "attn/tile.h"
 #include "attn/visible.h"
 
-/* Adds the keys of [from, to) that the mask leaves to query i and head `head` to the tile, and what
- * it adds to their scores to bias. */
+/* What the mask adds to the score of the key at this entry; -inf leaves it out. */
+static float entry_at(const struct run *run, size_t entry)
+{
+    const struct gqa_layer_mask *mask = run->layer->mask;
+    float added = 0.0f;
+    if (mask->dtype == PKV_INT8) {
+        return ((const uint8_t *)mask->entries)[entry] != 0 ? 0.0f : -INFINITY;
+    }
+    const char *from = (const char *)mask->entries + entry * pkv_dtype_bytes(mask->dtype);
+    run->kernels->widen(mask->dtype, from, 1, &added);
+    return added;
+}
+
+/* The tile becomes the keys of `part` that query i and head `head` see and the mask leaves to them;
+ * bias is what it adds to their scores. */
 static void gather_unmasked(const struct run *run, const struct plan_task *task, int32_t kv_head,
-                            int32_t query_head, int32_t i, int32_t from, int32_t to,
-                            struct tile *tile, float *bias)
+                            int32_t query_head, int32_t i, const struct visible *seen,
+                            struct visible_keys part, struct tile *tile, float *bias)
 {
     const struct gqa_layer_mask *mask = run->layer->mask;
     const size_t at = (size_t)task->row * mask->row_stride +
                       (size_t)query_head * mask->head_stride + (size_t)i * mask->query_stride;
-    for (int32_t key = from; key < to; key++) {
-        const size_t entry = at + (size_t)key;
-        float added = 0.0f;
-        if (mask->dtype == PKV_INT8) {
-            added = ((const uint8_t *)mask->entries)[entry] != 0 ? 0.0f : -INFINITY;
-        } else {
-            const char *from_entry =
-                (const char *)mask->entries + entry * pkv_dtype_bytes(mask->dtype);
-            run->kernels->widen(mask->dtype, from_entry, 1, &added);
-        }
-        if (added != -INFINITY) {
-            bias[tile->count] = added;
-            tile_gather(run, &run->rows[task->row], kv_head, key, key + 1, tile);
+    struct visible_keys keys = visible_next(seen, part.begin, part.end);
+    tile->count = 0;
+    for (; keys.begin < keys.end; keys = visible_next(seen, keys.end, part.end)) {
+        for (int32_t key = keys.begin; key < keys.end; key++) {
+            const float added = entry_at(run, at + (size_t)key);
+            if (added != -INFINITY) {
+                bias[tile->count] = added;
+                tile_gather(run, &run->rows[task->row], kv_head, key, key + 1, tile);
+            }
         }
     }
 }
@@ -45,15 +54,12 @@ static void attend_head(const struct run *run, const struct plan_task *task, int
     struct tile tile;
     float bias[TILE_KEYS];
     for (int32_t i = task->q0; i < task->q1; i++) {
-        const struct visible seen = visible_to(row, &run->plan->shape, i, i + 1);
+        const struct visible seen = visible_to(row, &run->plan->shape, head, i, i + 1);
         for (int32_t g = 0; g < run->heads_per_kv; g++) {
             const int32_t query_head = head * run->heads_per_kv + g;
             const size_t r = (size_t)(i - task->q0) * (size_t)run->heads_per_kv + (size_t)g;
-            tile.count = 0;
-            gather_unmasked(run, task, head, query_head, i, from, min_i32(to, seen.prefix), &tile,
-                            bias);
-            gather_unmasked(run, task, head, query_head, i, max_i32(from, seen.first),
-                            min_i32(to, seen.end), &tile, bias);
+            gather_unmasked(run, task, head, query_head, i, &seen, (struct visible_keys){from, to},
+                            &tile, bias);
             if (tile.count > 0) {
                 const struct scratch one = scratch_from(s, r);
                 tile_attend(run, &one_row, &tile, NULL, bias, &one);

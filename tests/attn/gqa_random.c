@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "support/gqa_case.h"
+#include "support/selection_case.h"
 
 /* What a family adds to a plain random call. */
 struct family {
@@ -171,6 +172,21 @@ static void draw_ranges(struct test_random *random, struct case_spec *spec)
     }
 }
 
+/* Selected blocks take the place of a window. */
+static void draw_selection(struct test_random *random, struct case_spec *spec)
+{
+    static const int32_t sizes[] = {1, 3, 16, 64, 100, 600};
+    static const int32_t shares[] = {0, 5, 20, 50, 90, 100};
+    spec->selection_size = one_of(random, sizes, 6);
+    spec->selected_share = one_of(random, shares, 6);
+    spec->selects_by_head = random_between(random, 0, 1) != 0;
+    spec->selected_newest = random_between(random, 0, 1) * random_between(random, 1, 90);
+    spec->selected_newest = spec->not_causal ? 0 : spec->selected_newest;
+    spec->evicted = random_between(random, 0, 1) != 0;
+    spec->window = 0;
+    spec->without_lse = false; /* it is compared */
+}
+
 static struct case_spec draw(struct test_random *random, uint64_t seed, const struct family *family)
 {
     struct case_spec spec = {
@@ -181,6 +197,9 @@ static struct case_spec draw(struct test_random *random, uint64_t seed, const st
     draw_visibility(random, &spec);
     if (family->with_ranges && !spec.not_causal) {
         draw_ranges(random, &spec);
+    }
+    if ((spec.options & CASE_SELECTION) != 0) {
+        draw_selection(random, &spec);
     }
     if (spec.form == PKV_CACHE_NONE || spec.not_causal) {
         spec.options &= ~(unsigned)CASE_POSITION_IDS;
@@ -245,6 +264,19 @@ static uint64_t fingerprint(const struct case_spec *spec)
     return random_u64(&random);
 }
 
+/* The same bits as the call whose mask excludes what is not selected. */
+static bool equals_its_mask(const struct gqa_case *c, pkv_workspace *workspace)
+{
+    struct case_spec spec = c->spec;
+    spec.evicted = false; /* what a mask excludes must be mapped all the same */
+    struct gqa_case *masked = gqa_case_make(&spec);
+    selection_case_to_mask(masked);
+    ASSERT_STATUS(PKV_OK, gqa_case_call(masked, workspace));
+    const bool is_same = gqa_case_same_rows(c, masked);
+    gqa_case_free(masked);
+    return is_same;
+}
+
 /* Case i of the family with this index; false after lines that say what is wrong. */
 static bool run_case(const struct family *family, int index, int i, pkv_workspace *const *pools)
 {
@@ -254,7 +286,10 @@ static bool run_case(const struct family *family, int index, int i, pkv_workspac
     const struct case_spec spec = draw(&random, seed, family);
     const int32_t pool = random_between(&random, 0, NUM_POOLS - 1);
     struct gqa_case *c = gqa_case_make(&spec);
-    const bool is_right = gqa_case_check(c, pools[pool]);
+    bool is_right = gqa_case_check(c, pools[pool]);
+    if (is_right && spec.selection_size > 0) {
+        is_right = equals_its_mask(c, pools[i % NUM_POOLS]);
+    }
     if (!is_right) {
         printf("  family \"%s\", %d threads\n", family->name, thread_counts[pool]);
         print_spec(&spec);
@@ -306,6 +341,11 @@ static const struct family families[] = {
      CASE_Q_SCALE | CASE_ROPE | CASE_NORM | CASE_SINK | CASE_SOFTCAP | CASE_MASK, true, false, 300,
      true},
     {"values inside keys and bidirectional ranges", CASE_ROPE, true, true, 100, true},
+    {"selected blocks", CASE_SELECTION, true, false, 600, false},
+    {"everything and selected blocks",
+     CASE_SELECTION | CASE_Q_SCALE | CASE_ROPE | CASE_NORM | CASE_SINK | CASE_SOFTCAP | CASE_MASK,
+     true, false, 200, true},
+    {"values inside keys and selected blocks", CASE_SELECTION | CASE_ROPE, true, true, 100, false},
 };
 
 static void run_named(const char *name)
@@ -382,6 +422,15 @@ static void random_bidirectional_ranges_match_the_reference(void)
     run_named("values inside keys and bidirectional ranges");
 }
 
+/* Selected blocks: exact over the keys that are seen, no other is read (they are poisoned or not
+ * mapped), and the bits are those of the masked call; in every form, dtype and ratio of heads. */
+static void random_selections_match_the_reference_and_the_mask(void)
+{
+    run_named("selected blocks");
+    run_named("everything and selected blocks");
+    run_named("values inside keys and selected blocks");
+}
+
 static int by_value(const void *a, const void *b)
 {
     const uint64_t x = *(const uint64_t *)a;
@@ -418,6 +467,7 @@ static const struct test_case cases[] = {
     TEST(random_values_inside_keys_match_the_reference),
     TEST(all_options_together_match_the_reference),
     TEST(random_bidirectional_ranges_match_the_reference),
+    TEST(random_selections_match_the_reference_and_the_mask),
     TEST(thousands_of_calls_have_a_geometry_of_their_own),
     TEST_END,
 };

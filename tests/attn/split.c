@@ -52,9 +52,14 @@ static void split(struct cut_case *c, int32_t num_rows)
 /* The visible keys of a span, counted one by one. */
 static int32_t keys_of_span(const struct visible *seen, int32_t span)
 {
-    int32_t count = 0;
+    int32_t count = 0, at = 0;
     for (int64_t key = (int64_t)span * SPAN_KEYS; key < ((int64_t)span + 1) * SPAN_KEYS; key++) {
-        count += key < seen->end && (key < seen->prefix || key >= seen->first);
+        const int64_t block = key / seen->block_keys;
+        while (at < seen->num_blocks && seen->blocks[at] < block) {
+            at++;
+        }
+        const bool is_listed = at < seen->num_blocks && seen->blocks[at] == block;
+        count += key < seen->end && (is_listed || key >= seen->first);
     }
     return count;
 }
@@ -64,7 +69,8 @@ static int32_t keys_of_span(const struct visible *seen, int32_t span)
 static int32_t check_task(const struct cut_case *c, const struct plan_task *task, int32_t span,
                           int32_t *partial)
 {
-    const struct visible seen = visible_to(&c->rows[task->row], &c->shape, task->q0, task->q1);
+    const struct visible seen =
+        visible_to(&c->rows[task->row], &c->shape, task->head, task->q0, task->q1);
     const int32_t num_spans = visible_num_spans(&seen);
     const int64_t query_rows =
         (int64_t)(task->q1 - task->q0) * (c->shape.max_heads / c->shape.kv_heads) * task->num_heads;
@@ -87,27 +93,35 @@ static int32_t check_task(const struct cut_case *c, const struct plan_task *task
     return span;
 }
 
-/* Tasks of one chunk of queries follow each other, each once for every range of heads. */
+/* Tasks of one chunk of queries and of heads that see the same keys follow each other, each once
+ * for every range of heads. Heads with lists of their own number their results from one on. */
 static void check_tasks(const struct cut_case *c)
 {
     const struct plan_task *tasks = c->plan->tasks.memory;
-    int32_t partial = 0;
+    const int32_t alike = gqa_shape_heads_alike(&c->shape);
+    int32_t base = 0, num_partials = 0;
     for (int32_t i = 0; i < c->plan->num_tasks;) {
         const struct plan_task first = tasks[i];
         int32_t span = 0;
-        for (; i < c->plan->num_tasks && tasks[i].row == first.row && tasks[i].q0 == first.q0;) {
+        base = first.head == 0 ? num_partials : base;
+        int32_t partial = base;
+        for (; i < c->plan->num_tasks && tasks[i].row == first.row && tasks[i].q0 == first.q0 &&
+               tasks[i].head == first.head;) {
             const int32_t begins_at = span;
             const int32_t partial_at = partial;
-            for (int32_t head = 0; head < c->shape.kv_heads; head += first.num_heads, i++) {
+            const int32_t end = first.head + alike;
+            for (int32_t head = first.head; head < end; head += first.num_heads, i++) {
                 CU_ASSERT_EQUAL(tasks[i].head, head);
                 partial = partial_at;
                 span = check_task(c, &tasks[i], begins_at, &partial);
             }
         }
-        const struct visible seen = visible_to(&c->rows[first.row], &c->shape, first.q0, first.q1);
+        const struct visible seen =
+            visible_to(&c->rows[first.row], &c->shape, first.head, first.q0, first.q1);
+        num_partials = partial > num_partials ? partial : num_partials;
         CU_ASSERT_EQUAL(visible_span(&seen, span) >= visible_num_spans(&seen), true);
     }
-    CU_ASSERT_EQUAL(c->plan->num_partials, partial);
+    CU_ASSERT_EQUAL(c->plan->num_partials, num_partials);
 }
 
 static void tasks_are_those_of_a_walk_over_every_span(void)
@@ -126,6 +140,53 @@ static void tasks_are_those_of_a_walk_over_every_span(void)
             const int32_t kv_len = q_len + random_between(&random, 0, 20000);
             c.rows[i] = (struct gqa_row){.q_len = q_len, .kv_len = kv_len, .copy_src = -1};
             c.rows[i].kept_prefix = slides ? random_between(&random, 0, kv_len / 2) : 0;
+        }
+        split(&c, num_rows);
+        check_tasks(&c);
+        close_case(&c);
+    }
+}
+
+enum { MAX_HEADS = 4, MAX_BLOCKS = 2000 };
+
+/* Ascending lists of random blocks for each head of a row; some are empty. */
+static void draw_lists(struct test_random *random, const struct gqa_shape *shape, int32_t kv_len,
+                       int32_t *cu, int32_t *blocks)
+{
+    const int32_t num_blocks = (kv_len + shape->selection_size - 1) / shape->selection_size;
+    cu[0] = 0;
+    for (int32_t h = 0; h < MAX_HEADS; h++) {
+        const int32_t one_of = random_between(random, 1, 60);
+        cu[h + 1] = cu[h];
+        for (int32_t i = 0; i < num_blocks && one_of > 1 && cu[h + 1] < MAX_BLOCKS * (h + 1); i++) {
+            if (random_between(random, 1, one_of) == 1) {
+                blocks[cu[h + 1]++] = i;
+            }
+        }
+    }
+}
+
+/* Selected blocks: only spans with a visible key are dealt, counted and numbered. */
+static void tasks_of_selected_blocks_are_those_of_a_walk_over_every_span(void)
+{
+    static int32_t blocks[MAX_ROWS][MAX_HEADS * MAX_BLOCKS];
+    static int32_t cu[MAX_ROWS][MAX_HEADS + 1];
+    struct test_random random = {test_seed()};
+    for (int32_t round = 0; round < 300; round++) {
+        struct cut_case c;
+        open_case(&c, random_between(&random, 1, 5), random_between(&random, 1, MAX_HEADS),
+                  random_between(&random, 1, 8));
+        const int32_t num_rows = random_between(&random, 1, MAX_ROWS);
+        c.shape.selection_size = 1 << random_between(&random, 0, 10);
+        c.shape.selected_newest = random_between(&random, 0, 1) * random_between(&random, 1, 900);
+        c.shape.selects_by_head = random_between(&random, 0, 1) == 1;
+        for (int32_t i = 0; i < num_rows; i++) {
+            const int32_t q_len =
+                random_between(&random, 1, 4) == 1 ? random_between(&random, 1, 300) : 1;
+            const int32_t kv_len = q_len + random_between(&random, 0, 20000);
+            draw_lists(&random, &c.shape, kv_len, cu[i], blocks[i]);
+            c.rows[i] = (struct gqa_row){
+                .q_len = q_len, .kv_len = kv_len, .selected = blocks[i], .cu_selected = cu[i]};
         }
         split(&c, num_rows);
         check_tasks(&c);
@@ -195,6 +256,7 @@ static void a_long_row_beside_a_prefill_is_dealt_to_all_threads(void)
 
 static const struct test_case cases[] = {
     TEST(tasks_are_those_of_a_walk_over_every_span),
+    TEST(tasks_of_selected_blocks_are_those_of_a_walk_over_every_span),
     TEST(a_row_is_cut_for_the_threads_whatever_its_length),
     TEST(a_long_row_beside_a_prefill_is_dealt_to_all_threads),
     TEST_END,

@@ -3,6 +3,7 @@
  * gqa_case.c: building and calling, see gqa_case.h; gqa_case_check.c judges. Arrays are filled in
  * the order lengths, options, cache, activations, because each reads those before it. */
 #include "support/gqa_case.h"
+#include "support/selection_case.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -89,7 +90,7 @@ static void *region_add(struct gqa_case *c, enum region_kind kind, size_t bytes)
     return region.start;
 }
 
-static void *input_of(struct gqa_case *c, size_t count, size_t bytes)
+void *gqa_case_input(struct gqa_case *c, size_t count, size_t bytes)
 {
     void *memory = region_add(c, REGION_INPUT, count * bytes);
     memset(memory, 0, count * bytes);
@@ -184,7 +185,7 @@ static void *packed_input(struct gqa_case *c, struct packed *packed, const int32
     packed->stride = row + (spec->padded ? 1 + (size_t)packed->kind : 0);
     *stride = spec->padded || detail(spec, 40 + (int)packed->kind, 2) ? packed->stride : 0;
     const size_t count = tokens > 0 ? ((size_t)tokens - 1) * packed->stride + row : 0;
-    void *array = input_of(c, count, pkv_dtype_bytes(spec->dtype));
+    void *array = gqa_case_input(c, count, pkv_dtype_bytes(spec->dtype));
     poison(spec->dtype, array, count, spec->poison);
     for (int32_t b = 0; b < spec->batch; b++) {
         for (int32_t t = cu[b]; t < cu[b + 1]; t++) {
@@ -208,8 +209,8 @@ static void add_rope(struct gqa_case *c)
     const int32_t half = 1 + detail(spec, 1, spec->k_width / 2);
     const size_t count = (size_t)positions * (size_t)half;
     const enum pkv_dtype dtype = (enum pkv_dtype)detail(spec, 2, 3);
-    void *rope_cos = input_of(c, count, pkv_dtype_bytes(dtype));
-    void *rope_sin = input_of(c, count, pkv_dtype_bytes(dtype));
+    void *rope_cos = gqa_case_input(c, count, pkv_dtype_bytes(dtype));
+    void *rope_sin = gqa_case_input(c, count, pkv_dtype_bytes(dtype));
     for (size_t i = 0; i < count; i++) {
         const double angle = 4 * number_at(spec, OF_ROPE, 0, 0, (int64_t)i, 0);
         ref_store(dtype, rope_cos, i, 1.1 * cos(angle));
@@ -224,7 +225,7 @@ static void add_rope(struct gqa_case *c)
     constants->rotary_offset = detail(spec, 4, spec->k_width - 2 * half + 1);
     if ((spec->options & CASE_POSITION_IDS) != 0) {
         const size_t tokens = (size_t)c->args.num_tokens;
-        c->position_ids = input_of(c, tokens, sizeof *c->position_ids);
+        c->position_ids = gqa_case_input(c, tokens, sizeof *c->position_ids);
         for (size_t i = 0; i < tokens; i++) {
             c->position_ids[i] = (int64_t)(mix(spec->seed, (int64_t)i) % (uint64_t)positions);
         }
@@ -236,7 +237,7 @@ static void *norm_weight_of(struct gqa_case *c, int which, enum pkv_dtype *dtype
 {
     const struct case_spec *spec = &c->spec;
     *dtype = (enum pkv_dtype)detail(spec, 10 + which, 3);
-    void *weight = input_of(c, (size_t)spec->k_width, pkv_dtype_bytes(*dtype));
+    void *weight = gqa_case_input(c, (size_t)spec->k_width, pkv_dtype_bytes(*dtype));
     for (int32_t i = 0; i < spec->k_width; i++) {
         ref_store(*dtype, weight, (size_t)i, 1 + 0.5 * number_at(spec, OF_NORM, which, 0, 0, i));
     }
@@ -265,7 +266,7 @@ static void add_norm(struct gqa_case *c)
 static void add_sink(struct gqa_case *c)
 {
     const size_t heads = (size_t)c->args.num_heads;
-    float *sink = input_of(c, heads, sizeof *sink);
+    float *sink = gqa_case_input(c, heads, sizeof *sink);
     for (size_t h = 0; h < heads; h++) {
         const double x = number_at(&c->spec, OF_SINK, (int64_t)h, 0, 0, 0);
         sink[h] = x < -0.7 ? -INFINITY : (float)(6 * x);
@@ -292,7 +293,7 @@ static void add_mask(struct gqa_case *c)
     const size_t line = (size_t)args->mask_keys;
     const size_t count =
         (size_t)args->mask_batch * (size_t)args->mask_heads * (size_t)args->mask_queries * line;
-    void *mask = input_of(c, count, pkv_dtype_bytes(args->mask_dtype));
+    void *mask = gqa_case_input(c, count, pkv_dtype_bytes(args->mask_dtype));
     for (size_t i = 0; i < count; i++) {
         const double x = number_at(spec, OF_MASK, (int64_t)i, 0, 0, 0);
         const size_t b = i / line / (size_t)args->mask_queries / (size_t)args->mask_heads;
@@ -315,7 +316,7 @@ static const float *scale_for(struct gqa_case *c, int which, enum pkv_dtype dtyp
 {
     const struct case_spec *spec = &c->spec;
     *count = detail(spec, 30 + which, 2) ? 1 : spec->kv_heads * width;
-    float *scale = input_of(c, (size_t)*count, sizeof *scale);
+    float *scale = gqa_case_input(c, (size_t)*count, sizeof *scale);
     for (int32_t i = 0; i < *count; i++) {
         const double x = number_at(spec, OF_SCALE, which, 0, 0, i);
         scale[i] = (float)((1.2 + 0.3 * x) / (dtype == PKV_INT8 ? 127 : 448));
@@ -402,7 +403,7 @@ static int32_t make_table(struct gqa_case *c)
     int32_t *order = reference_alloc((size_t)num_blocks, sizeof *order);
     shuffle(&random, order, num_blocks);
     const size_t entries = (size_t)spec->batch * (size_t)max_blocks;
-    c->block_table = input_of(c, entries, sizeof *c->block_table);
+    c->block_table = gqa_case_input(c, entries, sizeof *c->block_table);
     int32_t next = 0;
     for (int32_t b = 0; b < spec->batch; b++) {
         int32_t *table = c->block_table + (size_t)b * (size_t)max_blocks;
@@ -425,7 +426,7 @@ static void make_slots(struct gqa_case *c, int32_t max_seqs)
     struct test_random random = {mix(spec->layout, 8)};
     int32_t *order = reference_alloc((size_t)max_seqs, sizeof *order);
     shuffle(&random, order, max_seqs);
-    c->slot_ids = input_of(c, (size_t)spec->batch, sizeof *c->slot_ids);
+    c->slot_ids = gqa_case_input(c, (size_t)spec->batch, sizeof *c->slot_ids);
     memcpy(c->slot_ids, order, (size_t)spec->batch * sizeof *order);
     free(order);
     c->args.slot_ids = c->slot_ids;
@@ -510,7 +511,8 @@ static void fill_cell(struct gqa_case *c, int32_t b, int32_t j)
 static bool is_seen(const struct gqa_case *c, int32_t b, int32_t j, bool with_mask)
 {
     struct pkv_gqa_args args = c->args;
-    const int32_t heads = with_mask && args.mask_heads > 1 ? args.num_heads : 1;
+    const bool by_head = c->spec.selects_by_head || (with_mask && args.mask_heads > 1);
+    const int32_t heads = by_head ? args.num_heads : 1;
     double bias = 0;
     if (!with_mask) {
         args.attn_mask = NULL;
@@ -586,10 +588,10 @@ static void make_lengths(struct gqa_case *c)
     struct pkv_gqa_args *args = &c->args;
     const size_t rows = (size_t)spec->batch;
     bool is_one_each = true, is_same = true;
-    c->cu_seqlens_q = input_of(c, rows + 1, sizeof *c->cu_seqlens_q);
-    c->cu_seqlens_k = input_of(c, rows + 1, sizeof *c->cu_seqlens_k);
-    c->kv_lens = input_of(c, rows, sizeof *c->kv_lens);
-    c->kept_prefix = input_of(c, rows, sizeof *c->kept_prefix);
+    c->cu_seqlens_q = gqa_case_input(c, rows + 1, sizeof *c->cu_seqlens_q);
+    c->cu_seqlens_k = gqa_case_input(c, rows + 1, sizeof *c->cu_seqlens_k);
+    c->kv_lens = gqa_case_input(c, rows, sizeof *c->kv_lens);
+    c->kept_prefix = gqa_case_input(c, rows, sizeof *c->kept_prefix);
     for (int32_t b = 0; b < spec->batch; b++) {
         c->cu_seqlens_q[b + 1] = c->cu_seqlens_q[b] + spec->q_lens[b];
         c->cu_seqlens_k[b + 1] = c->cu_seqlens_k[b] + spec->kv_lens[b];
@@ -619,8 +621,8 @@ static void make_ranges(struct gqa_case *c)
     if (count == 0 && (spec->not_causal || detail(spec, 6, 2))) {
         return;
     }
-    c->cu_bidirectional = input_of(c, (size_t)spec->batch + 1, sizeof *c->cu_bidirectional);
-    c->bidirectional = input_of(c, (size_t)count, sizeof *c->bidirectional);
+    c->cu_bidirectional = gqa_case_input(c, (size_t)spec->batch + 1, sizeof *c->cu_bidirectional);
+    c->bidirectional = gqa_case_input(c, (size_t)count, sizeof *c->bidirectional);
     for (int32_t b = 0, at = 0; b < spec->batch; b++) {
         for (int32_t i = 0; i < spec->num_ranges[b]; i++) {
             c->bidirectional[at++] = spec->ranges[b][i];
@@ -675,6 +677,7 @@ struct gqa_case *gqa_case_make(const struct case_spec *spec)
     args->not_causal = spec->not_causal;
     make_lengths(c);
     make_ranges(c);
+    selection_case_add(c);
     add_options(c);
     make_cache(c);
     fill_cache(c);
@@ -719,6 +722,8 @@ enum pkv_status gqa_case_call_chunk(const struct gqa_case *c, pkv_workspace *wor
         cu_ranges[1]++;
     }
     args.cu_bidirectional = args.cu_bidirectional != NULL ? cu_ranges : NULL;
+    struct selection_cut cut;
+    selection_case_cut(c, end, &cut, &args);
     return pkv_gqa(workspace, &args);
 }
 

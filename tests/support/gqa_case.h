@@ -26,7 +26,8 @@ enum case_option {
     CASE_SINK = 1 << 4,
     CASE_SMOOTH = 1 << 5, /* not beside CASE_SINK */
     CASE_SOFTCAP = 1 << 6,
-    CASE_MASK = 1 << 7
+    CASE_MASK = 1 << 7,
+    CASE_SELECTION = 1 << 8 /* of tests that draw calls: they draw a selection, too */
 };
 
 struct case_spec {
@@ -45,6 +46,10 @@ struct case_spec {
     int32_t kept_count;
     struct pkv_token_range ranges[CASE_MAX_ROWS][CASE_MAX_RANGES]; /* bidirectional */
     int32_t num_ranges[CASE_MAX_ROWS];
+    int32_t selection_size; /* keys of a selected block; 0 = nothing is selected */
+    int64_t selected_newest;
+    int32_t selected_share; /* percent of the blocks */
+    bool selects_by_head;
     bool not_causal, read_only, without_lse;
     bool padded;     /* every stride is larger than packed */
     bool cell_major; /* [block][cell][head][channel] */
@@ -74,6 +79,7 @@ struct gqa_case {
     int64_t *kept_prefix, *position_ids;
     struct pkv_token_range *bidirectional;
     int32_t *cu_bidirectional;
+    int32_t *cu_selected, *selected;
     float q_scale;
     enum pkv_isa isa; /* that the case was checked on; BEST before */
     struct case_region regions[CASE_MAX_REGIONS];
@@ -87,6 +93,9 @@ void case_add_range(struct case_spec *spec, int32_t row, int32_t begin, int32_t 
 
 struct gqa_case *gqa_case_make(const struct case_spec *spec);
 void gqa_case_free(struct gqa_case *c);
+
+/* A zeroed array between guards that the call may only read. */
+void *gqa_case_input(struct gqa_case *c, size_t count, size_t bytes);
 
 /* Records every byte; then the first region of the kinds (a sum) that has changed, or -1. */
 void gqa_case_snapshot(struct gqa_case *c);

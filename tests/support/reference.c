@@ -385,6 +385,22 @@ static int64_t last_seen(const struct pkv_gqa_args *args, int32_t b, int64_t pos
     return position;
 }
 
+/* Whether the list of the query head's KV head has key j, or the newest keys have. */
+static bool is_selected(const struct pkv_gqa_args *args, int32_t b, int32_t h, int32_t j,
+                        int64_t position)
+{
+    const int32_t size = args->selection_size != 0 ? args->selection_size : args->past.block_size;
+    const bool by_head = args->num_selected_lists != args->batch;
+    const int32_t kv_head = h / (args->num_heads / args->kv_heads);
+    const int32_t list = by_head ? b * args->kv_heads + kv_head : b;
+    for (int32_t i = args->cu_selected[list]; i < args->cu_selected[list + 1]; i++) {
+        if (args->selected[i] == j / size) {
+            return true;
+        }
+    }
+    return args->selected_newest > 0 && j > position - args->selected_newest;
+}
+
 bool reference_sees(const struct pkv_gqa_args *args, int32_t b, int32_t i, int32_t h, int32_t j,
                     double *bias)
 {
@@ -398,6 +414,9 @@ bool reference_sees(const struct pkv_gqa_args *args, int32_t b, int32_t i, int32
         return false;
     }
     if (args->sliding_window > 0 && j <= query_position - args->sliding_window && j >= kept) {
+        return false;
+    }
+    if (args->cu_selected != NULL && !is_selected(args, b, h, j, query_position)) {
         return false;
     }
     return mask_admits(args, b, i, h, j, bias);

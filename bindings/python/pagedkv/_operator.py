@@ -337,6 +337,30 @@ def _take_ranges(call, ranges):
     call.args.bidirectional = flat.ctypes.data if flat.size else None
 
 
+def _take_selected(call, selected, selection_size, selected_newest):
+    """selected: for each row a list of blocks, or for each row and KV head."""
+    if selected is None:
+        return
+    args = call.args
+    rows = [list(row) for row in selected]
+    if len(rows) != args.batch:
+        raise ValueError(f"selected has {len(rows)} rows, the batch has {args.batch}")
+    by_head = any(np.ndim(item) == 1 for row in rows for item in row)
+    lists = [item for row in rows for item in row] if by_head else rows
+    if by_head and any(len(row) != args.kv_heads for row in rows):
+        raise ValueError(f"selected has a row without a list for each of {args.kv_heads} KV heads")
+    lists = [arrays.integers(f"selected[{i}]", item, np.int32).reshape(-1)
+             for i, item in enumerate(lists)]
+    cu = np.cumsum([0] + [len(item) for item in lists]).astype(np.int32)
+    flat = np.ascontiguousarray(np.concatenate(lists + [np.zeros(0, np.int32)]))
+    call.keep += [cu, flat]
+    args.cu_selected = cu.ctypes.data
+    args.selected = flat.ctypes.data if flat.size else None
+    args.num_selected_lists = len(lists)
+    args.selection_size = arrays.count("selection_size", selection_size, 0, 2**31 - 1)
+    args.selected_newest = arrays.count("selected_newest", selected_newest, 0, 2**62)
+
+
 def _take_outputs(call, q, v_width, out, return_lse):
     shape = q.shape[:2] + (v_width,)
     result = arrays.empty(q, shape) if out is None else out
@@ -381,7 +405,9 @@ def attention(query: Any, key: Any = None, value: Any = None, *, form: str = "no
               kv_lens: Any = None, block_table: Any = None, slot_ids: Any = None,
               sliding_window: int = 0, kept_prefix: Any = None, causal: bool = True,
               position_ids: Any = None, attn_mask: Any = None,
-              bidirectional: Optional[Sequence[Any]] = None, v_in_k: bool = False,
+              bidirectional: Optional[Sequence[Any]] = None,
+              selected: Optional[Sequence[Any]] = None, selection_size: int = 0,
+              selected_newest: int = 0, v_in_k: bool = False,
               v_width: Optional[int] = None, constants: Optional[Constants] = None,
               out: Any = None, return_lse: bool = False,
               workspace: Optional[Workspace] = None) -> Any:
@@ -400,6 +426,9 @@ def attention(query: Any, key: Any = None, value: Any = None, *, form: str = "no
     slot_ids                 int32 [batch]; form "continuous"
     sliding_window, kept_prefix, causal, position_ids, attn_mask: as in pagedkv/attn.h
     bidirectional            a list of (begin, end) for each row
+    selected                 a list of selected blocks for each row, or for each row and KV head
+    selection_size           keys of such a block; 0 = a block of the pages, form "paged"
+    selected_newest          keys that are seen without being selected
     v_in_k, v_width          values are the first v_width channels of keys
     constants                Constants
     out                      [tokens][num_heads][value width] to write to
@@ -435,6 +464,7 @@ def attention(query: Any, key: Any = None, value: Any = None, *, form: str = "no
     _take_visibility(call, sliding_window, kept_prefix, causal, position_ids)
     _take_mask(call, attn_mask)
     _take_ranges(call, bidirectional)
+    _take_selected(call, selected, selection_size, selected_newest)
     set_constants(args.constants, take_constants(constants), call.keep, args.kv_heads,
                   (q.shape[2], width))
     result, lse = _take_outputs(call, q, width, out, return_lse)

@@ -241,6 +241,20 @@ class Operator(Case):
         out = pagedkv.attention(zero, zero, v, cu_seqlens_q=[0, 10], bidirectional=[[(3, 7)]])
         self.near(out[[2, 3, 6, 7], 0, 0], [1.0, 3.0, 3.0, 3.5], 1e-6)
 
+    def test_queries_see_selected_blocks_alone(self):
+        v = np.arange(10, dtype=np.float32).reshape(10, 1, 1)
+        zero = np.zeros((10, 1, 1), np.float32)
+        for lists in ([[1, 3]], [[[1, 3]]]):
+            out = pagedkv.attention(zero, zero, v, cu_seqlens_q=[0, 10], selected=lists,
+                                    selection_size=2, selected_newest=1)
+            self.near(out[[1, 2, 5, 9], 0, 0], [1.0, 2.0, 10 / 3, 5.4], 1e-6)
+        with self.assertRaises(ValueError):
+            pagedkv.attention(zero, zero, v, cu_seqlens_q=[0, 10], selected=[[5]],
+                              selection_size=2)
+        with self.assertRaises(ValueError):
+            pagedkv.attention(zero, zero, v, cu_seqlens_q=[0, 10], selected=[[0], [1]],
+                              selection_size=2)
+
     def test_levels_agree_and_a_destroyed_workspace_refuses(self):
         q = random(np.random.default_rng(7), (3, 2, 8))
         workspace = pagedkv.Workspace(1, "scalar")

@@ -366,6 +366,11 @@ c_structs! {
         pub constants: pkv_attn_constants,
         pub bidirectional: *const pkv_token_range,
         pub cu_bidirectional: *const i32,
+        pub selected: *const i32,
+        pub cu_selected: *const i32,
+        pub num_selected_lists: i32,
+        pub selection_size: i32,
+        pub selected_newest: i64,
     }
 
     pub struct pkv_seq {
