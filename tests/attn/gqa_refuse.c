@@ -74,7 +74,7 @@ static void assert_all_refuse(const struct case_spec *spec, const struct refusal
 
 /* 1 presence and dtypes */
 SPOIL(size_zero, c->args.size = 0)
-SPOIL(size_small, c->args.size -= 8)
+SPOIL(size_small, c->args.size = offsetof(struct pkv_gqa_args, cu_bidirectional))
 SPOIL(form_unknown, c->args.form = (enum pkv_cache_form)9)
 SPOIL(dtype_int8, c->args.dtype = PKV_INT8)
 SPOIL(dtype_unknown, c->args.dtype = (enum pkv_dtype)77)
