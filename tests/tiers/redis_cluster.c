@@ -92,7 +92,7 @@ static pkv_tier *tier_of(int node)
 enum { NUM_VALUES = 500 };
 
 struct values {
-    char names[NUM_VALUES][16];
+    char names[NUM_VALUES][24];
     int numbers[NUM_VALUES];
     struct pkv_piece pieces[NUM_VALUES];
     struct pkv_tier_item items[NUM_VALUES];
