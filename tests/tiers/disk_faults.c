@@ -374,7 +374,7 @@ static void a_lock_that_is_never_released_is_waited_for_once(void)
     char path[300];
     const struct pkv_piece piece = {path, 100};
     struct pkv_tier_item items[ITEMS];
-    char names[ITEMS][16];
+    char names[ITEMS][24];
     open_case(&disk, 1 << 20);
     ASSERT_STATUS(PKV_OK, disk_case_put(&disk, "a", 100, 1));
     disk.config.timeout_ms = 50;

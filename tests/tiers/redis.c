@@ -250,7 +250,7 @@ static void go_round_at_once(const pkv_tier *tier, int32_t num, size_t bytes)
     unsigned char *all = malloc((size_t)num * bytes);
     struct pkv_tier_item items[MAX_VALUES] = {{.name = NULL}};
     struct pkv_piece pieces[MAX_VALUES];
-    char names[MAX_VALUES][16];
+    char names[MAX_VALUES][24];
     for (int i = 0; i < num; i++) {
         snprintf(names[i], sizeof names[i], "v%d", i);
         memset(all + (size_t)i * bytes, i + 1, bytes);

@@ -266,7 +266,7 @@ static void a_full_server_refuses_writes_and_goes_on_to_read(void)
     CU_ASSERT(refused > 10 && refused < NUM_VALUES);
     struct pkv_piece piece = {bytes, VALUE_BYTES};
     struct pkv_tier_item items[NUM_VALUES];
-    char names[NUM_VALUES][16];
+    char names[NUM_VALUES][24];
     for (int i = 0; i < NUM_VALUES; i++) {
         snprintf(names[i], sizeof names[i], "w%d", i);
         items[i] = (struct pkv_tier_item){
