@@ -348,7 +348,7 @@ class Faults(Case):
                 shutil.rmtree(f'{path}/blocks', ignore_errors=True)
                 time.sleep(FAULT_SECONDS / 2)
             tier = self.check(('--disk-tier', f'{path}/blocks'), lose, 'disk')
-            self.assertGreater(tier['failed_loads'] + tier['failed_stores'], 0)
+            self.assertGreater(tier['missed_blocks'] + tier['failed_loads'], 0)
 
 
 if __name__ == '__main__':
