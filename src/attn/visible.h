@@ -61,8 +61,8 @@ static inline struct visible visible_to(const struct gqa_row *row, const struct 
         visible_add_prefix(&seen, row->kept_prefix);
     } else if (shape->selection_size > 0) {
         const int32_t *cu = row->cu_selected + (shape->selects_by_head ? head : 0);
-        seen.blocks = row->selected + cu[0];
         seen.num_blocks = cu[1] - cu[0];
+        seen.blocks = seen.num_blocks > 0 ? row->selected + cu[0] : NULL;
         seen.block_keys = shape->selection_size;
         seen.first = shape->selected_newest > 0
                          ? (int32_t)first_needed_key(past + q0, shape->selected_newest)
