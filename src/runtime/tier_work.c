@@ -4,17 +4,14 @@
  * it again. Its memory is its own: one run of arrays for the blocks of a transfer. */
 #include "runtime/tier_work.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <sys/resource.h>
-#include <time.h>
 
+#include "base/deadline.h"
 #include "base/sized.h"
 #include "runtime/gather.h"
 #include "runtime/tier_poll.h"
 
-#define NS 1000000000u
-#define ENDLESS_SECONDS ((uint64_t)1 << 31)
 #define LAST_NICE 19        /* no other thread that can run waits for one of these */
 #define RETRY_NS 200000000u /* until a flush is tried again in a tier that has refused it */
 
@@ -46,50 +43,15 @@ static void close_worker(pkv_cache *cache, struct worker *worker)
     hooks_free_array(&cache->mem.routed, worker->memory, worker->bytes, 1);
 }
 
-/* A time on the monotonic clock. */
-struct deadline {
-    bool has_end;
-    struct timespec end;
-};
-
-static struct timespec now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return time;
-}
-
-static struct deadline deadline_in(uint64_t timeout_ns)
-{
-    struct deadline made = {.has_end = timeout_ns / NS < ENDLESS_SECONDS, .end = now()};
-    if (made.has_end) {
-        const uint64_t ns = (uint64_t)made.end.tv_nsec + timeout_ns % NS;
-        made.end.tv_sec += (time_t)(timeout_ns / NS + ns / NS);
-        made.end.tv_nsec = (long)(ns % NS);
-    }
-    return made;
-}
-
-static bool is_before(const struct timespec *a, const struct timespec *b)
-{
-    return a->tv_sec < b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec < b->tv_nsec);
-}
-
-static bool is_over(const struct deadline *deadline)
-{
-    const struct timespec time = now();
-    return deadline->has_end && !is_before(&time, &deadline->end);
-}
-
 /* Waits for the condition up to the deadline, or until a flush that rests is tried again. False
  * when the deadline is over. The mutex is held. */
 static bool wait_for(pkv_cache *cache, pthread_cond_t *condition, const struct deadline *deadline)
 {
     const struct offload *offload = &cache->offload;
-    const bool retries =
-        offload->rests && (!deadline->has_end || is_before(&offload->retry_at, &deadline->end));
+    const bool retries = offload->rests && (!deadline->has_end ||
+                                            deadline_is_before(&offload->retry_at, &deadline->end));
     const struct timespec end = retries ? offload->retry_at : deadline->end;
-    if (is_over(deadline)) {
+    if (deadline_is_over(deadline)) {
         return false;
     }
     if (cache->first_wait != NULL) {
@@ -108,8 +70,8 @@ static bool gather(pkv_cache *cache, struct worker *worker)
 {
     struct offload *offload = &cache->offload;
     if (offload->rests) {
-        const struct timespec time = now();
-        offload->rests = is_before(&time, &offload->retry_at);
+        const struct timespec now = deadline_now();
+        offload->rests = deadline_is_before(&now, &offload->retry_at);
     }
     return gather_next(cache, &worker->transfer);
 }
@@ -252,7 +214,7 @@ static bool go_on(pkv_cache *cache, struct worker *worker, const struct deadline
 {
     if (gather(cache, worker)) {
         carry_out(cache, worker);
-        return !is_over(deadline);
+        return !deadline_is_over(deadline);
     }
     if (cache->offload.num_running == 0 && cache->offload.num_raises == 0) {
         return true; /* nobody is at work: a poll goes on, or nothing is left */
