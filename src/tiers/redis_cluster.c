@@ -165,12 +165,15 @@ static void refuse_all(struct redis_request *request)
     }
 }
 
-/* What was not sent yet fails with the last answer. */
-static void stop(struct lane *lane)
+/* What was not sent yet fails with the last answer. False when ASKING was sent of a request alone:
+ * its answer would be taken for the next one's, so the connection ends. */
+static bool stop(struct lane *lane)
 {
+    const bool is_whole = lane->next == NULL || !lane->next->has_asked;
     refuse_all(lane->next);
     lane->last_sent->next = NULL;
     lane->next = NULL;
+    return is_whole;
 }
 
 static bool hear(void *context, const struct redis_value *value)
@@ -191,7 +194,7 @@ static bool hear(void *context, const struct redis_value *value)
     }
     const enum redis_request_verdict verdict = redis_request_answer(request, value);
     if (verdict == REDIS_REQUEST_STOP) {
-        stop(lane);
+        return stop(lane);
     }
     return verdict != REDIS_REQUEST_BREAK;
 }
