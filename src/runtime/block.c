@@ -70,6 +70,7 @@ static void begin_use(struct block_set *blocks, int32_t block, int32_t writer, b
     }
     state->writer = writer;
     state->frozen = 0;
+    state->left_window = false;
     count_sliding(blocks, block, false, slides);
 }
 
@@ -145,6 +146,7 @@ void block_adopt(struct block_set *blocks, int32_t block, bool slides)
     count_sliding(blocks, block, was_windowed, slides);
     block_freeze(blocks, block);
     blocks->at[block].is_stale = false;
+    blocks->at[block].left_window = false;
 }
 
 void block_freeze(struct block_set *blocks, int32_t block)
@@ -184,10 +186,13 @@ static void drop(struct block_set *blocks, int32_t block, int32_t holder, bool s
     if (state->writer == holder) {
         state->writer = NO_SEQ;
     }
+    if (holder != NO_SEQ) {
+        state->left_window = is_out_of_window;
+    }
     struct prefix_index *index = blocks->context->index;
-    const bool is_free = index != NULL
-                             ? prefix_index_drop(index, blocks->group, block, is_out_of_window)
-                             : block_pool_drop(blocks->pool, block);
+    const bool is_free = index != NULL ? prefix_index_drop(index, blocks->group, block,
+                                                           is_out_of_window || state->left_window)
+                                       : block_pool_drop(blocks->pool, block);
     count_sliding(blocks, block, was_windowed, slides ? -1 : 0);
     if (is_free && is_indexed(blocks, block)) {
         state->freed_ns = blocks->context->now_ns;

@@ -32,6 +32,7 @@ struct block {
     int32_t frozen;
     int32_t num_pins;    /* pins that hold it */
     int32_t num_sliding; /* holders that slide */
+    bool left_window;    /* the sequence that dropped it last had it out of its window */
     bool is_stale;       /* free and cached: to be overwritten once it is cached no longer */
     uint64_t freed_ns;   /* when it became free and cached, by the context's now_ns; 0 unknown */
 };
@@ -106,7 +107,8 @@ void block_share(struct block_set *blocks, int32_t block, int32_t num_cells, int
 void block_adopt(struct block_set *blocks, int32_t block, bool slides);
 
 /* One holder less. The block without a holder is free, and cached if it has a node.
- * _out_of_window: its window has passed, so it is evicted before others. */
+ * _out_of_window: its window has passed, so it is evicted before others. Which of the two it is
+ * follows from the last sequence that dropped it when the last holder is none (NO_SEQ). */
 void block_drop(struct block_set *blocks, int32_t block, int32_t holder, bool slides);
 void block_drop_out_of_window(struct block_set *blocks, int32_t block, int32_t holder, bool slides);
 

@@ -5,6 +5,13 @@
 
 #include "base/minmax.h"
 
+static void push_first(struct store_queue *queue, struct store_list *list, int32_t index)
+{
+    queue->at[index].next = list->first;
+    list->first = index;
+    list->last = list->last == NO_STORE ? index : list->last;
+}
+
 static void push_last(struct store_queue *queue, struct store_list *list, int32_t index)
 {
     queue->at[index].next = NO_STORE;
@@ -124,7 +131,7 @@ void store_queue_finish(struct store_queue *queue, int32_t index, uint32_t store
     queue->at[index].state = STORE_DONE;
     queue->at[index].stored = (uint8_t)stored;
     queue->num_waiting--;
-    push_last(queue, &queue->done, index);
+    push_first(queue, &queue->done, index);
 }
 
 bool store_queue_release(struct store_queue *queue, struct store *done)

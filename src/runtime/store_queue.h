@@ -85,8 +85,9 @@ int32_t store_queue_take(struct store_queue *queue);
 /* A running one is done, in these tiers. */
 void store_queue_finish(struct store_queue *queue, int32_t index, uint32_t stored);
 
-/* The next one that is done, whose block is released: its record is copied to *done. False when
- * none is. */
+/* The one that was done last, whose block is released: its record is copied to *done. False when
+ * none is. Blocks of a prompt join from its first on, so they are released last block first, like
+ * those of a sequence. */
 bool store_queue_release(struct store_queue *queue, struct store *done);
 
 #endif

@@ -6,9 +6,35 @@
 
 #include <string.h>
 
+#include "prefix/prefix_blocks.h"
+#include "prefix/prefix_claim.h"
 #include "runtime/gather.h"
 #include "runtime/namespace.h"
 #include "runtime/prefetch.h"
+
+/* A block has become free after others before it in its prompt, whose stores were done at an
+ * earlier poll: these are moved behind it in the order of eviction, or a prefix would lose its
+ * beginning first. */
+static void keep_behind(pkv_cache *cache, const struct store *store)
+{
+    struct prefix_index *index = cache->reuse.index;
+    const struct prefix_node *node = prefix_index_node(index, store->node);
+    const struct block_set *blocks = &cache->groups[store->group].blocks;
+    if (node == NULL || node->depth == 0 || pkv_pool_ref_count(blocks->pool, store->block) > 0) {
+        return;
+    }
+    const int32_t above = prefix_index_block(index, node->parent, store->group);
+    if (above == NO_BLOCK || pkv_pool_ref_count(blocks->pool, above) > 0) {
+        return;
+    }
+    const int32_t count = node->depth;
+    struct prefix_ref ref = node->parent;
+    for (int32_t i = count - 1; i >= 0; i--) {
+        cache->reuse.matched[i] = ref;
+        ref = prefix_index_node(index, ref)->parent;
+    }
+    prefix_index_touch(index, cache->reuse.matched, count);
+}
 
 static void finish_store(pkv_cache *cache, const struct store *store)
 {
@@ -77,6 +103,7 @@ void tier_poll(pkv_cache *cache)
     struct offload *offload = &cache->offload;
     struct store done;
     while (store_queue_release(&offload->stores, &done)) {
+        keep_behind(cache, &done);
         finish_store(cache, &done);
     }
     if (offload->tickets.num_used == 0) {
