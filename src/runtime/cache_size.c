@@ -41,7 +41,8 @@ static enum pkv_status size_of(const struct pkv_cache_config *config,
     if (status == PKV_OK && config->num_tiers > 0 &&
         (!offload_size(config, &tickets) ||
          !checked_add(sizes->table_bytes, tickets, &sizes->table_bytes))) {
-        status = INVALID("max_tickets = %d: their tables overflow size_t", config->max_tickets);
+        status = INVALID("max_tickets = %d of max_seq_len %d: their tables overflow",
+                         config->max_tickets, config->max_seq_len);
     }
     if (status == PKV_OK) {
         sizes->swap_bytes = counted.swap.bytes;

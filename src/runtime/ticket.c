@@ -16,13 +16,15 @@ static int32_t max_blocks_of(const struct pkv_cache_config *config)
     return config_blocks_of_cells(config->max_seq_len, config->groups[0].block_size);
 }
 
-/* Of one ticket: keys, held blocks, places, may_end. */
+/* Of one ticket: keys, held blocks, places, may_end. Its entries are counted in int32_t: false when
+ * there are more. */
 static bool row_bytes_of(const struct pkv_cache_config *config, size_t *bytes)
 {
     const size_t max_blocks = (size_t)max_blocks_of(config) + 1;
     const size_t in_groups =
         (size_t)config->num_groups * (sizeof(int32_t) + sizeof(uint8_t)) + sizeof(uint8_t);
-    return checked_mul(max_blocks, sizeof(struct pkv_block_key) + in_groups, bytes) &&
+    const bool is_counted = max_blocks <= (size_t)INT32_MAX / (size_t)config->num_groups;
+    return is_counted && checked_mul(max_blocks, sizeof(struct pkv_block_key) + in_groups, bytes) &&
            checked_round_up(*bytes, ROW_ALIGNMENT, bytes);
 }
 
@@ -49,7 +51,8 @@ enum pkv_status ticket_build(struct ticket_records *tickets, const struct pkv_ca
     }
     if (!row_bytes_of(config, &tickets->row_bytes) ||
         !checked_mul(tickets->row_bytes, (size_t)config->max_tickets + 1, &tickets->bytes)) {
-        return INVALID("max_tickets = %d: their tables overflow size_t", config->max_tickets);
+        return INVALID("max_tickets = %d of max_seq_len %d: their tables overflow",
+                       config->max_tickets, config->max_seq_len);
     }
     tickets->rows = mem_map_table(hooks, tickets->bytes);
     return tickets->rows != NULL

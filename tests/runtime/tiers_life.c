@@ -7,6 +7,16 @@
 
 static struct prefix_seq x, y;
 
+/* A cache of two tiers, opened. */
+static void open_two(struct runtime_case *c, pkv_tier *const *tiers)
+{
+    prefix_init(c);
+    c->config.tiers = tiers;
+    c->config.num_tiers = 2;
+    c->config.max_store_blocks = 16;
+    case_open(c);
+}
+
 static bool take_text(void *context, const char *text, size_t bytes)
 {
     char *all = context;
@@ -56,11 +66,7 @@ static void two_tiers_are_searched_in_order_and_the_nearer_one_is_filled(void)
     prefix_warm(&c, &x, 100, 13);
     tier_case_work_and_poll(&c);
     case_close(&c);
-    prefix_init(&c);
-    c.config.tiers = tiers;
-    c.config.num_tiers = 2;
-    c.config.max_store_blocks = 16;
-    case_open(&c);
+    open_two(&c, tiers);
     ASSERT_STATUS(PKV_OK, prefix_create(&c, &y, 100, NULL));
     pkv_ticket ticket = tier_case_prefetch(&c, &y, 13);
     struct pkv_ticket_info info = tier_case_wait(&c, ticket);
@@ -72,11 +78,7 @@ static void two_tiers_are_searched_in_order_and_the_nearer_one_is_filled(void)
     case_close(&c);
     far.num_gets = 0;
     far.is_down = true;
-    prefix_init(&c);
-    c.config.tiers = tiers;
-    c.config.num_tiers = 2;
-    c.config.max_store_blocks = 16;
-    case_open(&c);
+    open_two(&c, tiers);
     ASSERT_STATUS(PKV_OK, prefix_create(&c, &y, 100, NULL));
     ticket = tier_case_prefetch(&c, &y, 13);
     info = tier_case_wait(&c, ticket);
@@ -217,12 +219,108 @@ static void a_closed_cache_still_stores_and_takes_no_tickets(void)
     memory_tier_close(&tier_memory);
 }
 
+/* The next event is of this kind and reason, of block `depth` of a prompt, and says where it is. */
+static void expect_event(struct runtime_case *c, enum pkv_event_kind kind,
+                         enum pkv_event_reason reason, int32_t depth, uint64_t groups,
+                         uint64_t num_tiers)
+{
+    struct pkv_event event = {0};
+    int32_t count = 0;
+    ASSERT_STATUS(PKV_OK, pkv_events_drain(c->cache, &event, sizeof event, 1, &count, NULL));
+    CU_ASSERT_EQUAL_FATAL(count, 1);
+    CU_ASSERT_EQUAL(event.kind, kind);
+    CU_ASSERT_EQUAL(event.reason, reason);
+    CU_ASSERT_EQUAL(event.depth, depth);
+    CU_ASSERT_EQUAL(event.groups, groups);
+    CU_ASSERT_EQUAL(event.tiers, num_tiers);
+}
+
+static void events_tell_what_goes_to_tiers_and_comes_from_them(void)
+{
+    struct runtime_case c;
+    memory_tier_open(&tier_memory, "memory");
+    tier_case_open(&c, 2, &tier_memory.tier);
+    prefix_warm(&c, &x, 100, 8);
+    expect_event(&c, PKV_EVENT_STORED, PKV_REASON_COMMIT, 0, 1, 0);
+    expect_event(&c, PKV_EVENT_STORED, PKV_REASON_COMMIT, 1, 1, 0);
+    tier_case_work_and_poll(&c);
+    expect_event(&c, PKV_EVENT_OFFLOADED, PKV_REASON_STORE, 1, 1, 1);
+    expect_event(&c, PKV_EVENT_OFFLOADED, PKV_REASON_STORE, 0, 1, 1);
+    ASSERT_STATUS(PKV_OK, prefix_create(&c, &y, 900, NULL));
+    ASSERT_STATUS(PKV_OK, prefix_admit(&c, &y, 3, 0, NULL));
+    prefix_append(&c, &y, 3);
+    expect_event(&c, PKV_EVENT_REMOVED, PKV_REASON_DEMOTED, 1, 0, 1);
+    prefix_destroy(&c, &y);
+    const pkv_ticket ticket = tier_case_prefetch(&c, &x, 9);
+    CU_ASSERT_EQUAL(tier_case_wait(&c, ticket).num_loaded, 4);
+    expect_event(&c, PKV_EVENT_ONBOARDED, PKV_REASON_PREFETCH, 1, 1, 1);
+    tier_case_close_ticket(&c, ticket);
+    case_close(&c);
+    memory_tier_close(&tier_memory);
+}
+
+/* Of a hit, what was computed here came from no tier. */
+static void an_admission_tells_which_tier_its_hit_came_from(void)
+{
+    static struct memory_tier far;
+    struct runtime_case c;
+    struct pkv_admission admission = {.size = sizeof admission};
+    memory_tier_open(&tier_memory, "near");
+    memory_tier_open(&far, "far");
+    pkv_tier *const tiers[2] = {tier_memory.tier, far.tier};
+    tier_case_open(&c, 16, &far.tier);
+    prefix_warm(&c, &x, 100, 17);
+    tier_case_work_and_poll(&c);
+    case_close(&c);
+    open_two(&c, tiers);
+    prefix_warm(&c, &x, 100, 4);
+    ASSERT_STATUS(PKV_OK, prefix_create(&c, &y, 100, NULL));
+    const pkv_ticket ticket = tier_case_prefetch(&c, &y, 13);
+    CU_ASSERT_EQUAL(tier_case_wait(&c, ticket).num_cached, 12);
+    const struct pkv_prompt prompt = prefix_prompt(&y, 13);
+    ASSERT_STATUS(PKV_OK, pkv_seq_admit(c.cache, y.seq.handle, &prompt, 0, 13, &admission, NULL));
+    CU_ASSERT_EQUAL(admission.num_cached, 12);
+    CU_ASSERT_EQUAL(admission.tier_cached[0], 0);
+    CU_ASSERT_EQUAL(admission.tier_cached[1], 8);
+    tier_case_close_ticket(&c, ticket);
+    case_close(&c);
+    memory_tier_close(&tier_memory);
+    memory_tier_close(&far);
+}
+
+/* Entries of a ticket's rows are counted in int32_t. */
+static void more_entries_than_can_be_counted_are_refused_at_create(void)
+{
+    struct runtime_case c;
+    struct pkv_cache_sizes sizes = {.size = sizeof sizes};
+    memory_tier_open(&tier_memory, "memory");
+    prefix_init(&c);
+    (void)case_add_group(&c);
+    c.groups[0].block_size = c.groups[1].block_size = 1;
+    c.config.max_seqs = 1;
+    c.config.max_seq_len = 1 << 30;
+    c.config.max_step_tokens = 1;
+    (void)case_add_layer(&c, 1);
+    ASSERT_STATUS(PKV_OK, pkv_cache_size(&c.config, &sizes));
+    c.config.tiers = &tier_memory.tier;
+    c.config.num_tiers = 1;
+    c.config.max_tickets = 1;
+    ASSERT_REFUSED(PKV_INVALID_ARGUMENT, "max_tickets = 1 of max_seq_len",
+                   pkv_cache_size(&c.config, &sizes));
+    c.config.max_seq_len /= 2;
+    ASSERT_STATUS(PKV_OK, pkv_cache_size(&c.config, &sizes));
+    memory_tier_close(&tier_memory);
+}
+
 static const struct test_case cases[] = {
     TEST(threads_of_the_cache_do_the_work_and_end_with_it),
     TEST(one_prefetch_is_read_by_several_threads),
     TEST(a_closed_cache_still_stores_and_takes_no_tickets),
     TEST(the_text_of_the_metrics_has_a_sample_for_each_tier),
     TEST(two_tiers_are_searched_in_order_and_the_nearer_one_is_filled),
+    TEST(events_tell_what_goes_to_tiers_and_comes_from_them),
+    TEST(an_admission_tells_which_tier_its_hit_came_from),
+    TEST(more_entries_than_can_be_counted_are_refused_at_create),
     TEST(bad_arguments_are_refused),
     TEST_END,
 };
