@@ -474,6 +474,14 @@ static bool wait_for_tiers(struct engine *e)
     return true;
 }
 
+static void pause_ms(int32_t ms)
+{
+    const long ns = ms * MICROSECOND * 1000L;
+    if (ns > 0) {
+        nanosleep(&(struct timespec){.tv_sec = ns / SECOND, .tv_nsec = ns % SECOND}, NULL);
+    }
+}
+
 /* False when the model or the cache failed. */
 static bool run_step(struct engine *e)
 {
@@ -497,6 +505,7 @@ static bool run_step(struct engine *e)
     e->state.num_accepted = e->batch.num_accepted;
     rates_add(&e->rates, now_seconds(), e->batch.num_generated - generated, bytes_read(e) - bytes);
     pthread_mutex_unlock(&e->mutex);
+    pause_ms(e->options.pause_ms);
     return true;
 }
 

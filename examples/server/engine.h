@@ -24,6 +24,7 @@ struct engine_options {
     int32_t max_queue;     /* jobs that wait */
     int32_t chunk;         /* prompt tokens of a step */
     int32_t num_drafts;    /* tokens proposed from the request's own text; 0 = off */
+    int32_t pause_ms;      /* slept after each step */
     int32_t threads;       /* 0 = as many as this process may run */
     int32_t tenant_blocks; /* quota of each tenant; 0 = none */
     bool prefix_cache;

@@ -23,6 +23,7 @@ const char usage[] =
     "  --max-queue Q       requests that wait (256)\n"
     "  --chunk C           prompt tokens of a step (128)\n"
     "  --drafts D          tokens proposed from the request's own text (4)\n"
+    "  --pause-ms MS       slept after each step, for tests of clients (0)\n"
     "  --tenant-blocks B   blocks that one tenant may hold, 0 = no limit (0)\n"
     "  --prefix-cache 0|1  (1)\n"
     "  --disk-tier D[:B]   a directory that keeps blocks, of B bytes or so many K, M, G (1G)\n"
@@ -82,6 +83,7 @@ static bool take(struct options *o, struct numbers *n, const char *name, const c
         {"--max-queue", 1, 65536, &o->engine.max_queue},
         {"--chunk", 1, 65536, &o->engine.chunk},
         {"--drafts", 0, 64, &o->engine.num_drafts},
+        {"--pause-ms", 0, 1000, &o->engine.pause_ms},
         {"--tenant-blocks", 0, MAX_NUMBER, &o->engine.tenant_blocks},
         {"--prefix-cache", 0, 1, &n->prefix_cache},
         {"--threads", 0, MAX_THREADS, &o->engine.threads},

@@ -12,10 +12,13 @@ from server import Server, events, texts
 PROMPT = 'Once upon a time there was a little girl who lived near the forest. '
 
 
-class Disconnect(unittest.TestCase):
+class Clients(unittest.TestCase):
+    """What two classes of tests below begin with."""
+    options = ()
+
     @classmethod
     def setUpClass(cls):
-        cls.server = Server('--threads', 1, '--max-batch', 2).__enter__()
+        cls.server = Server('--threads', 1, '--max-batch', 2, *cls.options).__enter__()
 
     @classmethod
     def tearDownClass(cls):
@@ -45,6 +48,8 @@ class Disconnect(unittest.TestCase):
         generated = after['generated'] - self.before['generated']
         self.assertLessEqual(generated, 700 * num_cancelled)
 
+
+class Disconnect(Clients):
     def test_stream_that_is_cut(self):
         connection = self.ask(stream=True)
         reader = connection.makefile('rb')
@@ -59,31 +64,6 @@ class Disconnect(unittest.TestCase):
         connection = self.ask(stream=True)
         connection.recv(100)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
-        connection.close()
-        self.check(1)
-
-    def test_whole_answer_that_is_not_waited_for(self):
-        connection = self.ask()
-        self.wait_for('running', 1)
-        connection.close()
-        self.check(1)
-
-    def test_request_that_waits(self):
-        running = [self.ask(stream=True) for _ in range(2)]
-        self.wait_for('running', 2)
-        waiting = [self.ask(), self.ask(stream=True), self.ask(n=3)]
-        self.wait_for('waiting', 3)
-        for connection in waiting:
-            connection.close()
-        self.wait_for('waiting', 0)
-        self.assertEqual(self.server.status()['running'], 2)
-        for connection in running:
-            connection.close()
-        self.check(5)
-
-    def test_choices_of_a_fork(self):
-        connection = self.ask(n=2, stream=True, temperature=1)
-        self.wait_for('running', 2)
         connection.close()
         self.check(1)
 
@@ -125,11 +105,41 @@ class Disconnect(unittest.TestCase):
         self.assertEqual(self.server.metric('server_generated_tokens_total'), status['generated'])
 
 
+class Observed(Clients):
+    """Clients that leave while /status says how their request stands: the steps are slow."""
+    options = ('--drafts', 0, '--pause-ms', 20)
+
+    def test_whole_answer_that_is_not_waited_for(self):
+        connection = self.ask()
+        self.wait_for('running', 1)
+        connection.close()
+        self.check(1)
+
+    def test_request_that_waits(self):
+        running = [self.ask(stream=True) for _ in range(2)]
+        self.wait_for('running', 2)
+        waiting = [self.ask(), self.ask(stream=True), self.ask(n=3)]
+        self.wait_for('waiting', 3)
+        for connection in waiting:
+            connection.close()
+        self.wait_for('waiting', 0)
+        self.assertEqual(self.server.status()['running'], 2)
+        for connection in running:
+            connection.close()
+        self.check(5)
+
+    def test_choices_of_a_fork(self):
+        connection = self.ask(n=2, stream=True, temperature=1)
+        self.wait_for('running', 2)
+        connection.close()
+        self.check(1)
+
+
 class Stop(unittest.TestCase):
     def test_server_that_stops_ends_what_runs(self):
         for stream in (True, False):
             connection = None
-            with Server('--threads', 1) as server:
+            with Server('--threads', 1, '--pause-ms', 20) as server:
                 connection = server.connect()
                 connection.request('POST', '/v1/completions', json.dumps(
                     {'prompt': PROMPT, 'max_tokens': 900, 'stream': stream}))
