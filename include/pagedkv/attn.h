@@ -270,7 +270,28 @@ struct pkv_gqa_args {
     /* W >= 0 keys that are seen without being selected: a query at f sees those with f - W < j.
      * Above 0 it excludes not_causal. */
     int64_t selected_newest;
+
+    /* Trees of drafts (speculative decoding): [num_tokens], for each new token the number of its
+     * parent among the row's new tokens, below its own, or -1: a root, whose parent is the row's
+     * last key before the call. NULL = a chain, each token's parent is the one before it. A token's
+     * depth is 0 for a root, its parent's + 1 for others, and its position is f = kv_len - q_len +
+     * depth, by which rope turns it unless position_ids does. Its key goes into the cell of its
+     * number as ever. A query sees the keys before the call as any query at f does, and of the new
+     * ones its own and those of its ancestors, whose positions the window and the kept prefix
+     * judge; siblings and their descendants are never read. All new tokens of a paged row count as
+     * needed. A mask narrows this, its columns being cells.
+     *
+     * A row whose parents form the chain is the row without parents, bit by bit, and of any length;
+     * of other rows at most PKV_MAX_TREE_TOKENS are new. A query of a tree sums in the order of
+     * cells: where its path lies in other cells than a plain call would give it, the bits may
+     * differ, within the tolerance of docs/numerics.md. not_causal excludes parents, and so does a
+     * bidirectional range of new tokens in the same row; selected blocks beside a row that is a
+     * tree refuse with PKV_UNSUPPORTED. */
+    const int32_t *parents;
 };
+
+/* Max new tokens of a row that are a tree and no chain. */
+#define PKV_MAX_TREE_TOKENS 1024
 
 /* ---- whole calls --------------------------------------------------------------------------- */
 

@@ -54,7 +54,7 @@ static int32_t end_of_whole(const struct run *run, const struct plan_task *task,
     int32_t end = i + 1;
     while (end < task->q1) {
         const struct visible seen =
-            visible_to(&run->rows[task->row], &run->plan->shape, task->head, end, end + 1);
+            visible_to_query(&run->rows[task->row], &run->plan->shape, task->head, end);
         if (visible_count(&seen, from, to) != to - from) {
             break;
         }
@@ -73,7 +73,7 @@ static void attend_tile(const struct run *run, const struct plan_task *task, int
     const size_t heads = (size_t)run->heads_per_kv;
     struct tile part;
     for (int32_t i = task->q0, end; i < task->q1; i = end) {
-        const struct visible seen = visible_to(row, &run->plan->shape, task->head, i, i + 1);
+        const struct visible seen = visible_to_query(row, &run->plan->shape, task->head, i);
         const int32_t keys = visible_count(&seen, from, to);
         end = keys == to - from ? end_of_whole(run, task, i, from, to) : i + 1;
         if (keys == 0) {

@@ -120,6 +120,9 @@ static enum pkv_status check_window(const struct pkv_gqa_args *args)
         return INVALID(
             "cu_bidirectional is set beside not_causal, where every query sees all keys");
     }
+    if (args->not_causal && args->parents != NULL) {
+        return INVALID("parents is set beside not_causal, where every query sees all keys");
+    }
     if (args->bidirectional != NULL && args->cu_bidirectional == NULL) {
         return INVALID("cu_bidirectional is NULL and bidirectional is not");
     }

@@ -6,6 +6,19 @@
 #include "base/error.h"
 #include "base/minmax.h"
 
+/* The largest position of a row's tokens: that of its last key, unless they are a tree. */
+static int64_t last_position(const struct gqa_row *row)
+{
+    int64_t last = (int64_t)row->kv_len - 1;
+    if (row->depths != NULL) {
+        last = gqa_row_past(row);
+        for (int32_t i = 0; i < row->q_len; i++) {
+            last = max_i32((int32_t)last, gqa_row_position(row, gqa_row_past(row) + i));
+        }
+    }
+    return last;
+}
+
 struct call_reach check_reach_of_rows(const struct call *call, const struct gqa_row *rows)
 {
     struct call_reach reach = {.position = -1};
@@ -18,7 +31,7 @@ struct call_reach check_reach_of_rows(const struct call *call, const struct gqa_
         }
         reach.is_uneven = reach.is_uneven || row->kv_len != row->q_len;
         if (row->q_len > 0 || call->args->form == PKV_CACHE_NONE) {
-            const int64_t last = (int64_t)row->kv_len - 1;
+            const int64_t last = last_position(row);
             reach.position = reach.position > last ? reach.position : last;
         }
     }

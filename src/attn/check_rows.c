@@ -6,6 +6,7 @@
 
 #include "attn/check_tables.h"
 #include "attn/token_range.h"
+#include "attn/tree.h"
 #include "base/error.h"
 
 /* cumulative [batch + 1] lengths: 0 first, never falling, total last (total < 0: any). */
@@ -154,6 +155,42 @@ static enum pkv_status check_ranges(const struct pkv_gqa_args *args, struct gqa_
     return PKV_OK;
 }
 
+/* One row's parents. */
+static enum pkv_status check_tree(const struct pkv_gqa_args *args, const struct gqa_row *row,
+                                  int32_t b)
+{
+    const int32_t *parents = args->parents + row->q_begin;
+    const int32_t fault = tree_first_fault(parents, row->q_len);
+    if (fault < row->q_len) {
+        return INVALID("parents[%d] = %d: token %d of row %d, whose parent is outside [-1, %d)",
+                       row->q_begin + fault, parents[fault], fault, b, fault);
+    }
+    if (tree_is_chain(parents, row->q_len)) {
+        return PKV_OK;
+    }
+    if (row->q_len > PKV_MAX_TREE_TOKENS) {
+        return INVALID("parents: row %d is a tree of %d tokens, above %d", b, row->q_len,
+                       PKV_MAX_TREE_TOKENS);
+    }
+    if (row->num_ranges > 0 && row->ranges[row->num_ranges - 1].end > gqa_row_past(row)) {
+        return INVALID("parents: row %d is a tree, and a bidirectional range ends at %d, behind "
+                       "its %d keys before the call",
+                       b, row->ranges[row->num_ranges - 1].end, gqa_row_past(row));
+    }
+    return args->cu_selected != NULL
+               ? refuse(PKV_UNSUPPORTED, "parents: row %d is a tree beside selected blocks", b)
+               : PKV_OK;
+}
+
+static enum pkv_status check_trees(const struct pkv_gqa_args *args, const struct gqa_row *rows)
+{
+    enum pkv_status status = PKV_OK;
+    for (int32_t b = 0; status == PKV_OK && args->parents != NULL && b < args->batch; b++) {
+        status = check_tree(args, &rows[b], b);
+    }
+    return status;
+}
+
 /* One list of a row, selected[begin] .. selected[end - 1]. */
 static enum pkv_status check_selected_list(const struct call *call, const struct gqa_row *row,
                                            int32_t begin, int32_t end)
@@ -214,6 +251,9 @@ enum pkv_status check_rows(pkv_workspace *workspace, const struct call *call, st
     }
     if (status == PKV_OK) {
         status = check_ranges(args, rows);
+    }
+    if (status == PKV_OK) {
+        status = check_trees(args, rows);
     }
     if (status == PKV_OK && args->cu_selected != NULL) {
         status = check_selected(call, rows);

@@ -12,6 +12,7 @@
 #include "attn/check_rows.h"
 #include "attn/gqa_plan.h"
 #include "attn/gqa_run.h"
+#include "attn/tree.h"
 #include "attn/workspace.h"
 #include "base/checked.h"
 #include "base/error.h"
@@ -120,6 +121,9 @@ static enum pkv_status plan_call(pkv_workspace *workspace, const struct call *ca
     enum pkv_status status = check_rows(workspace, call, rows);
     if (status != PKV_OK) {
         return status;
+    }
+    if (args->parents != NULL && !tree_fill_rows(plan, &call->shape, args->parents)) {
+        return refuse(PKV_NO_MEMORY, "no memory for trees of drafts");
     }
     const struct call_reach reach = check_reach_of_rows(call, rows);
     plan->call = planned_of(call, &reach);

@@ -2,7 +2,8 @@
  *
  * gqa_row.h: one row of a batch, that is one sequence's part of it, and where its keys are.
  *
- *   past = kv_len - q_len            keys before the append; query i has position past + i
+ *   past = kv_len - q_len            keys before the append; query i has position past + i, or in
+ *                                    a tree of drafts past + depths[i]
  *   cell of key j                    j % block_size of block table[j / block_size]
  *   new keys                         [past, kv_len), or all of them (gqa_shape's all_new)
  *
@@ -29,11 +30,31 @@ struct gqa_row {
     const struct pkv_token_range *ranges; /* bidirectional, a sound list (token_range.h) */
     const int32_t *selected;              /* with selected blocks: list h of the row is */
     const int32_t *cu_selected;           /* selected[cu_selected[h]] .. [cu_selected[h + 1]] */
+    const int32_t *depths;  /* of a tree's new tokens; NULL = they are a chain, as below */
+    const uint64_t *drafts; /* then bit a of gqa_row_drafts(i): query i sees new token a */
 };
 
 static inline int32_t gqa_row_past(const struct gqa_row *row)
 {
     return row->kv_len - row->q_len;
+}
+
+/* The position of the token whose key is the row's `key`. */
+static inline int32_t gqa_row_position(const struct gqa_row *row, int32_t key)
+{
+    const int32_t past = gqa_row_past(row);
+    return row->depths != NULL && key >= past ? past + row->depths[key - past] : key;
+}
+
+/* Words of the bits of each query of a tree, and the bits of query i. */
+static inline size_t gqa_row_draft_words(const struct gqa_row *row)
+{
+    return ((size_t)row->q_len + 63) / 64;
+}
+
+static inline const uint64_t *gqa_row_drafts(const struct gqa_row *row, int32_t i)
+{
+    return row->drafts + (size_t)i * gqa_row_draft_words(row);
 }
 
 /* Keys [first new, kv_len) are stored by the run. */

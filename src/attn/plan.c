@@ -23,7 +23,7 @@ void plan_destroy(pkv_plan *plan)
         &plan->rows,         &plan->appends,     &plan->tasks,         &plan->merges,
         &plan->first_tasks,  &plan->shared,      &plan->shared_parts,  &plan->shared_rows,
         &plan->search_order, &plan->search_sets, &plan->search_chains, &plan->ranges,
-        &plan->selected,
+        &plan->selected,     &plan->trees,
     };
     for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++) {
         buffer_free(plan->hooks, buffers[i]);

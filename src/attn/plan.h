@@ -77,6 +77,7 @@ struct pkv_plan {
     struct buffer rows;        /* struct gqa_row */
     struct buffer ranges;      /* struct pkv_token_range, of a raw call's rows */
     struct buffer selected;    /* int32_t: cu_selected, then the blocks, likewise */
+    struct buffer trees;       /* uint64_t: bits and depths of the rows that are trees (tree.h) */
     struct buffer appends;     /* int32_t, indices of rows */
     struct buffer tasks;       /* struct plan_task */
     struct buffer merges;      /* struct plan_merge */

@@ -27,7 +27,7 @@ struct run {
 static inline int64_t run_position(const struct run *run, const struct gqa_row *row, int32_t key)
 {
     const int64_t *ids = run->layer->position_ids;
-    return ids != NULL ? ids[row->q_begin + key - gqa_row_past(row)] : key;
+    return ids != NULL ? ids[row->q_begin + key - gqa_row_past(row)] : gqa_row_position(row, key);
 }
 
 #endif

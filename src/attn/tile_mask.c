@@ -54,7 +54,7 @@ static void attend_head(const struct run *run, const struct plan_task *task, int
     struct tile tile;
     float bias[TILE_KEYS];
     for (int32_t i = task->q0; i < task->q1; i++) {
-        const struct visible seen = visible_to(row, &run->plan->shape, head, i, i + 1);
+        const struct visible seen = visible_to_query(row, &run->plan->shape, head, i);
         for (int32_t g = 0; g < run->heads_per_kv; g++) {
             const int32_t query_head = head * run->heads_per_kv + g;
             const size_t r = (size_t)(i - task->q0) * (size_t)run->heads_per_kv + (size_t)g;

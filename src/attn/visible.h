@@ -7,9 +7,10 @@
  * for a query at position f. With a sliding window W the list is one block, the kept prefix; with
  * selected blocks W is the number of newest keys (0 = none). Without either every j < end(f) is
  * seen. end(f) is f + 1, or the end of the bidirectional range that f is in; it never falls as f
- * grows. Consecutive queries see the union, which is the list and one range up to the end of the
- * last of them. Spans outside both are never visited, so a step's cost follows what is seen, not
- * the length. Each function is O(log of the list) unless it says otherwise. */
+ * grows. In a tree of drafts end is where the new keys begin, and of these a query sees those that
+ * its bits name (tree.h). Consecutive queries see the union, which is the list and one range up to
+ * the end of the last of them. Spans outside both are never visited, so a step's cost follows what
+ * is seen, not the length. Each function is O(log of the list) unless it says otherwise. */
 #ifndef PKV_ATTN_VISIBLE_H
 #define PKV_ATTN_VISIBLE_H
 
@@ -27,6 +28,8 @@ struct visible {
     int32_t block_keys; /* >= 1 */
     int32_t first;
     int32_t end;
+    const uint64_t *drafts; /* of one query of a tree, or NULL: it sees key end + a too */
+    int32_t num_drafts;     /* where bit a is set, of so many */
 };
 
 /* Keys [begin, end), none when they are the same. */
@@ -49,7 +52,8 @@ static inline void visible_add_prefix(struct visible *seen, int32_t prefix)
 }
 
 /* What queries [q0, q1) of the row see between them; q0 < q1. head is a KV head: each may have a
- * list of its own. */
+ * list of its own. Of a tree, whose depths do not grow with the numbers of its queries, these are
+ * the keys from the first that a root sees to the last query's: not all of them are seen. */
 static inline struct visible visible_to(const struct gqa_row *row, const struct gqa_shape *shape,
                                         int32_t head, int32_t q0, int32_t q1)
 {
@@ -57,7 +61,8 @@ static inline struct visible visible_to(const struct gqa_row *row, const struct 
     const int32_t end = token_ranges_seen_end(row->ranges, row->num_ranges, past + q1 - 1);
     struct visible seen = {.block_keys = 1, .end = shape->not_causal ? row->kv_len : end};
     if (shape->sliding_window > 0) {
-        seen.first = (int32_t)first_needed_key(past + q0, shape->sliding_window);
+        const int32_t first_query = row->depths != NULL ? 0 : q0;
+        seen.first = (int32_t)first_needed_key(past + first_query, shape->sliding_window);
         visible_add_prefix(&seen, row->kept_prefix);
     } else if (shape->selection_size > 0) {
         const int32_t *cu = row->cu_selected + (shape->selects_by_head ? head : 0);
@@ -69,6 +74,64 @@ static inline struct visible visible_to(const struct gqa_row *row, const struct 
                          : seen.end;
     }
     return seen;
+}
+
+/* What query i of the row sees, exactly. */
+static inline struct visible
+visible_to_query(const struct gqa_row *row, const struct gqa_shape *shape, int32_t head, int32_t i)
+{
+    if (row->depths == NULL) {
+        return visible_to(row, shape, head, i, i + 1);
+    }
+    const int32_t past = gqa_row_past(row);
+    struct visible seen = {
+        .block_keys = 1,
+        .end = past,
+        .drafts = gqa_row_drafts(row, i),
+        .num_drafts = i + 1,
+    };
+    if (shape->sliding_window > 0) {
+        const int64_t first = first_needed_key(past + row->depths[i], shape->sliding_window);
+        seen.first = (int32_t)min_i64(first, past);
+        visible_add_prefix(&seen, row->kept_prefix);
+    }
+    return seen;
+}
+
+/* True when a key that is new, at or behind seen->end, is among a tree's drafts that are seen. */
+static inline bool visible_has_draft(const struct visible *seen, int64_t key)
+{
+    const int64_t a = key - seen->end;
+    return a < seen->num_drafts && (seen->drafts[a / 64] >> a % 64 & 1) != 0;
+}
+
+/* The first drafts of keys [from, to) that are seen and lie side by side; {to, to} for none. O(to -
+ * from). */
+static inline struct visible_keys visible_next_drafts(const struct visible *seen, int64_t from,
+                                                      int64_t to)
+{
+    const int64_t last = min_i64(to, (int64_t)seen->end + seen->num_drafts);
+    int64_t begin = from > seen->end ? from : seen->end;
+    while (begin < last && !visible_has_draft(seen, begin)) {
+        begin++;
+    }
+    int64_t end = begin;
+    while (end < last && visible_has_draft(seen, end)) {
+        end++;
+    }
+    return (struct visible_keys){(int32_t)begin, (int32_t)end};
+}
+
+/* The number of drafts of keys [from, to) that are seen. O(to - from). */
+static inline int32_t visible_count_drafts(const struct visible *seen, int64_t from, int64_t to)
+{
+    int32_t count = 0;
+    struct visible_keys keys = visible_next_drafts(seen, from, to);
+    while (keys.begin < keys.end) {
+        count += keys.end - keys.begin;
+        keys = visible_next_drafts(seen, keys.end, to);
+    }
+    return count;
 }
 
 /* The number of blocks of the list below block number `block`. */
@@ -105,6 +168,9 @@ static inline int32_t visible_count(const struct visible *seen, int64_t from, in
     if (seen->num_blocks > 0 && from < seen->first && from < to) {
         listed = visible_listed_below(seen, to) - visible_listed_below(seen, from);
     }
+    if (seen->drafts != NULL) {
+        listed += visible_count_drafts(seen, from, to);
+    }
     return (int32_t)(listed + (in_range > 0 ? in_range : 0));
 }
 
@@ -124,8 +190,11 @@ static inline struct visible_keys visible_next(const struct visible *seen, int64
             end = min_i64(min_i64(block_begin + seen->block_keys, seen->first), last);
         }
     }
-    return begin < end ? (struct visible_keys){(int32_t)begin, (int32_t)end}
-                       : (struct visible_keys){(int32_t)last, (int32_t)last};
+    if (begin < end) {
+        return (struct visible_keys){(int32_t)begin, (int32_t)end};
+    }
+    return seen->drafts != NULL ? visible_next_drafts(seen, from, to)
+                                : (struct visible_keys){(int32_t)last, (int32_t)last};
 }
 
 static inline int32_t visible_num_spans(const struct visible *seen)

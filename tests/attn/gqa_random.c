@@ -11,6 +11,7 @@
 
 #include "support/gqa_case.h"
 #include "support/selection_case.h"
+#include "support/tree_case.h"
 
 /* What a family adds to a plain random call. */
 struct family {
@@ -201,6 +202,9 @@ static struct case_spec draw(struct test_random *random, uint64_t seed, const st
     if ((spec.options & CASE_SELECTION) != 0) {
         draw_selection(random, &spec);
     }
+    if ((spec.options & CASE_TREE) != 0 && !spec.not_causal) {
+        spec.tree_shape = random_between(random, TREE_CHAIN, NUM_TREE_SHAPES - 1);
+    }
     if (spec.form == PKV_CACHE_NONE || spec.not_causal) {
         spec.options &= ~(unsigned)CASE_POSITION_IDS;
     }
@@ -346,6 +350,11 @@ static const struct family families[] = {
      CASE_SELECTION | CASE_Q_SCALE | CASE_ROPE | CASE_NORM | CASE_SINK | CASE_SOFTCAP | CASE_MASK,
      true, false, 200, true},
     {"values inside keys and selected blocks", CASE_SELECTION | CASE_ROPE, true, true, 100, false},
+    {"trees of drafts", CASE_TREE | CASE_ROPE, true, false, 500, false},
+    {"everything and trees of drafts",
+     CASE_TREE | CASE_Q_SCALE | CASE_ROPE | CASE_NORM | CASE_SINK | CASE_SOFTCAP | CASE_MASK, true,
+     false, 300, false},
+    {"values inside keys and trees of drafts", CASE_TREE | CASE_ROPE, true, true, 100, false},
 };
 
 static void run_named(const char *name)
@@ -431,6 +440,15 @@ static void random_selections_match_the_reference_and_the_mask(void)
     run_named("values inside keys and selected blocks");
 }
 
+/* Trees of drafts: a query sees its ancestors alone, rope and windows follow the depth; with every
+ * option, in every form and dtype. */
+static void random_trees_of_drafts_match_the_reference(void)
+{
+    run_named("trees of drafts");
+    run_named("everything and trees of drafts");
+    run_named("values inside keys and trees of drafts");
+}
+
 static int by_value(const void *a, const void *b)
 {
     const uint64_t x = *(const uint64_t *)a;
@@ -468,6 +486,7 @@ static const struct test_case cases[] = {
     TEST(all_options_together_match_the_reference),
     TEST(random_bidirectional_ranges_match_the_reference),
     TEST(random_selections_match_the_reference_and_the_mask),
+    TEST(random_trees_of_drafts_match_the_reference),
     TEST(thousands_of_calls_have_a_geometry_of_their_own),
     TEST_END,
 };

@@ -4,6 +4,7 @@
  * the order lengths, options, cache, activations, because each reads those before it. */
 #include "support/gqa_case.h"
 #include "support/selection_case.h"
+#include "support/tree_case.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -678,6 +679,7 @@ struct gqa_case *gqa_case_make(const struct case_spec *spec)
     make_lengths(c);
     make_ranges(c);
     selection_case_add(c);
+    tree_case_add(c);
     add_options(c);
     make_cache(c);
     fill_cache(c);

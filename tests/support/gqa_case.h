@@ -27,7 +27,8 @@ enum case_option {
     CASE_SMOOTH = 1 << 5, /* not beside CASE_SINK */
     CASE_SOFTCAP = 1 << 6,
     CASE_MASK = 1 << 7,
-    CASE_SELECTION = 1 << 8 /* of tests that draw calls: they draw a selection, too */
+    CASE_SELECTION = 1 << 8, /* of tests that draw calls: they draw a selection, too */
+    CASE_TREE = 1 << 9       /* the same: and trees of drafts */
 };
 
 struct case_spec {
@@ -50,6 +51,7 @@ struct case_spec {
     int64_t selected_newest;
     int32_t selected_share; /* percent of the blocks */
     bool selects_by_head;
+    int32_t tree_shape; /* of tree_case.h; 0 = no parents are given */
     bool not_causal, read_only, without_lse;
     bool padded;     /* every stride is larger than packed */
     bool cell_major; /* [block][cell][head][channel] */
@@ -79,7 +81,7 @@ struct gqa_case {
     int64_t *kept_prefix, *position_ids;
     struct pkv_token_range *bidirectional;
     int32_t *cu_bidirectional;
-    int32_t *cu_selected, *selected;
+    int32_t *cu_selected, *selected, *parents;
     float q_scale;
     enum pkv_isa isa; /* that the case was checked on; BEST before */
     struct case_region regions[CASE_MAX_REGIONS];

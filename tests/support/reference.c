@@ -219,10 +219,44 @@ static double scale_of(const float *scale, int32_t count, int32_t width, int32_t
     return (double)scale[count == 1 ? 0 : (size_t)g * (size_t)width + (size_t)c];
 }
 
+/* New token i's parent among the row's new tokens; -1 = none. */
+static int32_t parent_of(const struct pkv_gqa_args *args, const struct row *row, int32_t i)
+{
+    return args->parents != NULL ? args->parents[row->q_begin + i] : i - 1;
+}
+
+/* The position of the token whose key is key j: a new one's depth is counted up to its root. */
+static int64_t tree_position(const struct pkv_gqa_args *args, const struct row *row, int64_t j)
+{
+    const int64_t past = (int64_t)row->kv_len - row->q_len;
+    int64_t depth = 0;
+    if (args->parents == NULL || j < past) {
+        return j;
+    }
+    for (int32_t i = parent_of(args, row, (int32_t)(j - past)); i >= 0;
+         i = parent_of(args, row, i)) {
+        depth++;
+    }
+    return past + depth;
+}
+
+/* Whether new token i is, or descends from, the one whose key is j; keys before the call are
+ * everyone's. */
+static bool descends_from(const struct pkv_gqa_args *args, const struct row *row, int32_t i,
+                          int32_t j)
+{
+    const int32_t past = row->kv_len - row->q_len;
+    while (i >= 0 && past + i != j) {
+        i = parent_of(args, row, i);
+    }
+    return j < past || i >= 0;
+}
+
 static int64_t position_of(const struct pkv_gqa_args *args, const struct row *row, int32_t token,
                            int32_t natural)
 {
-    return args->position_ids != NULL ? args->position_ids[row->q_begin + token] : natural;
+    return args->position_ids != NULL ? args->position_ids[row->q_begin + token]
+                                      : tree_position(args, row, natural);
 }
 
 static void append_key(const struct pkv_gqa_args *args, struct reference *ref,
@@ -405,15 +439,20 @@ bool reference_sees(const struct pkv_gqa_args *args, int32_t b, int32_t i, int32
                     double *bias)
 {
     const struct row row = row_of(args, b);
-    const int64_t query_position = (int64_t)row.kv_len - row.q_len + i;
+    const int64_t query_position = tree_position(args, &row, (int64_t)row.kv_len - row.q_len + i);
+    const int64_t position = tree_position(args, &row, j);
     int64_t kept = 0;
     if (args->kept_prefix != NULL) {
         kept = args->kept_prefix[args->kept_prefix_count == 1 ? 0 : b];
     }
-    if (j >= row.kv_len || (!args->not_causal && j > last_seen(args, b, query_position))) {
+    if (j >= row.kv_len || (!args->not_causal && position > last_seen(args, b, query_position))) {
         return false;
     }
-    if (args->sliding_window > 0 && j <= query_position - args->sliding_window && j >= kept) {
+    if (args->parents != NULL && !descends_from(args, &row, i, j)) {
+        return false;
+    }
+    if (args->sliding_window > 0 && position <= query_position - args->sliding_window &&
+        position >= kept) {
         return false;
     }
     if (args->cu_selected != NULL && !is_selected(args, b, h, j, query_position)) {

@@ -361,6 +361,11 @@ def _take_selected(call, selected, selection_size, selected_newest):
     args.selected_newest = arrays.count("selected_newest", selected_newest, 0, 2**62)
 
 
+def _take_parents(call, parents):
+    """parents: for each token the number of its parent in its row, or -1."""
+    call.integers("parents", parents, np.int32, (call.args.num_tokens,))
+
+
 def _take_outputs(call, q, v_width, out, return_lse):
     shape = q.shape[:2] + (v_width,)
     result = arrays.empty(q, shape) if out is None else out
@@ -407,7 +412,7 @@ def attention(query: Any, key: Any = None, value: Any = None, *, form: str = "no
               position_ids: Any = None, attn_mask: Any = None,
               bidirectional: Optional[Sequence[Any]] = None,
               selected: Optional[Sequence[Any]] = None, selection_size: int = 0,
-              selected_newest: int = 0, v_in_k: bool = False,
+              selected_newest: int = 0, parents: Any = None, v_in_k: bool = False,
               v_width: Optional[int] = None, constants: Optional[Constants] = None,
               out: Any = None, return_lse: bool = False,
               workspace: Optional[Workspace] = None) -> Any:
@@ -429,6 +434,8 @@ def attention(query: Any, key: Any = None, value: Any = None, *, form: str = "no
     selected                 a list of selected blocks for each row, or for each row and KV head
     selection_size           keys of such a block; 0 = a block of the pages, form "paged"
     selected_newest          keys that are seen without being selected
+    parents                  int32 [tokens], the number of each token's parent among the new tokens
+                             of its row, -1 = a root: a tree of drafts; None = chains
     v_in_k, v_width          values are the first v_width channels of keys
     constants                Constants
     out                      [tokens][num_heads][value width] to write to
@@ -465,6 +472,7 @@ def attention(query: Any, key: Any = None, value: Any = None, *, form: str = "no
     _take_mask(call, attn_mask)
     _take_ranges(call, bidirectional)
     _take_selected(call, selected, selection_size, selected_newest)
+    _take_parents(call, parents)
     set_constants(args.constants, take_constants(constants), call.keep, args.kv_heads,
                   (q.shape[2], width))
     result, lse = _take_outputs(call, q, width, out, return_lse)

@@ -89,6 +89,11 @@ class Fuzz(Fuzzed):
             past_key=f32(4, 2, 4, 8), past_value=f32(4, 2, 4, 8), kv_lens=[5],
             block_table=[[2, 1]], selected=[[[0], [0, 1]]], selection_size=4, selected_newest=1))
 
+    def test_trees_of_drafts(self):
+        self.every_argument(pagedkv.attention, lambda: dict(
+            query=f32(2, 2, 8), key=f32(2, 2, 8), value=f32(2, 2, 8), cu_seqlens_q=[0, 2],
+            parents=[-1, -1]))
+
     def test_attention_of_other_forms(self):
         for form, others in (("dense", dict(kv_lens=[4])), ("continuous", dict(
                 kv_lens=[4], slot_ids=[0])), ("dense_copy", dict(present_key=f32(1, 1, 5, 8),

@@ -255,6 +255,15 @@ class Operator(Case):
             pagedkv.attention(zero, zero, v, cu_seqlens_q=[0, 10], selected=[[0], [1]],
                               selection_size=2)
 
+    def test_tokens_of_a_tree_see_their_ancestors(self):
+        v = np.arange(5, dtype=np.float32).reshape(5, 1, 1)
+        zero = np.zeros((5, 1, 1), np.float32)
+        out = pagedkv.attention(zero, zero, v, cu_seqlens_q=[0, 5], parents=[-1, 0, 0, 2, -1])
+        self.near(out[:, 0, 0], [0.0, 0.5, 1.0, 5 / 3, 4.0], 1e-6)
+        for parents in ([-1, 0, 0, 3, -1], [-1, 0]):
+            with self.assertRaises(ValueError):
+                pagedkv.attention(zero, zero, v, cu_seqlens_q=[0, 5], parents=parents)
+
     def test_levels_agree_and_a_destroyed_workspace_refuses(self):
         q = random(np.random.default_rng(7), (3, 2, 8))
         workspace = pagedkv.Workspace(1, "scalar")

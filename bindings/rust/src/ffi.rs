@@ -371,6 +371,7 @@ c_structs! {
         pub num_selected_lists: i32,
         pub selection_size: i32,
         pub selected_newest: i64,
+        pub parents: *const i32,
     }
 
     pub struct pkv_seq {
