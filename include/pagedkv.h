@@ -7,6 +7,7 @@
  *     pages     where the content of a block lies
  *     slots     which slot of a continuous cache belongs to whom
  *     attn      the attention operator over a cache of the caller's
+ *     select    which blocks sparse attention should read
  *     contract  the same by the parameter list of tensor runtimes
  *     tier      places outside memory that keep blocks
  *     cache     a managed cache, its sequences, admission
@@ -29,6 +30,7 @@
 #include "pagedkv/pages.h"
 #include "pagedkv/prefix.h"
 #include "pagedkv/save.h"
+#include "pagedkv/select.h"
 #include "pagedkv/slots.h"
 #include "pagedkv/step.h"
 #include "pagedkv/swap.h"

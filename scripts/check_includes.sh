@@ -27,7 +27,7 @@ alloc pagedkv/alloc.h
 pages pagedkv/pages.h
 slots pagedkv/slots.h
 tiers pagedkv/tier.h
-attn pagedkv/attn.h pagedkv/contract.h'
+attn pagedkv/attn.h pagedkv/contract.h pagedkv/select.h'
 
 # list_of NAME LINES: the words behind NAME in its line
 list_of() {
@@ -189,13 +189,14 @@ stated=$(sed -n '/^| module | may include |$/,/^$/p' docs/design.md | sed '/^$/d
 
 # Public headers: base.h stands on the C library, every other on base.h, and the managed ones on
 # each other: metrics -> prefix -> cache -> attn, tier; step -> cache, attn, pages; save, swap,
-# offload -> cache; contract -> attn.
+# offload -> cache; contract, select -> attn.
 for file in include/pagedkv/*.h; do
     for header in $(includes_of "$file"); do
         case ${file##*/}:$header in
         base.h:pagedkv/*) say "$file: includes $header" ;;
         *:std*.h | *:pagedkv/base.h) ;;
-        contract.h:pagedkv/attn.h | cache.h:pagedkv/attn.h | cache.h:pagedkv/tier.h) ;;
+        contract.h:pagedkv/attn.h | select.h:pagedkv/attn.h) ;;
+        cache.h:pagedkv/attn.h | cache.h:pagedkv/tier.h) ;;
         swap.h:pagedkv/cache.h | offload.h:pagedkv/cache.h) ;;
         step.h:pagedkv/cache.h | step.h:pagedkv/attn.h | step.h:pagedkv/pages.h) ;;
         prefix.h:pagedkv/cache.h | metrics.h:pagedkv/cache.h | metrics.h:pagedkv/prefix.h) ;;

@@ -21,7 +21,8 @@ cd "$(dirname "$0")/.."
 # pages stale with each change.
 date='November 30, 2026'
 # In the order in which they build on each other: what a type contains is described first.
-headers='base alloc pages slots attn contract tier cache swap step prefix offload metrics save'
+headers='base alloc pages slots attn select contract tier cache swap step prefix offload metrics
+         save'
 pages=docs/man
 
 # write_pages FOLDER

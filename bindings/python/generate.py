@@ -11,8 +11,8 @@ import re
 import sys
 from pathlib import Path
 
-HEADERS = ("base", "alloc", "pages", "slots", "attn", "contract", "tier", "cache", "swap", "step",
-           "prefix", "offload", "metrics", "save")
+HEADERS = ("base", "alloc", "pages", "slots", "attn", "select", "contract", "tier", "cache",
+           "swap", "step", "prefix", "offload", "metrics", "save")
 
 SCALARS = {
     "size_t": "c_size_t", "bool": "c_bool", "float": "c_float", "double": "c_double",

@@ -8,8 +8,7 @@
 #include "base/error.h"
 #include "base/sized.h"
 
-static enum pkv_status check_view_half(const struct pkv_kv_view *view, const char *name,
-                                       bool is_key)
+enum pkv_status check_view_half(const struct pkv_kv_view *view, const char *name, bool is_key)
 {
     const char half = is_key ? 'k' : 'v';
     const size_t width = (size_t)(is_key ? view->k_width : view->v_width);

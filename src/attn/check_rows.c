@@ -231,7 +231,7 @@ static enum pkv_status check_selected(const struct call *call, struct gqa_row *r
     return status;
 }
 
-enum pkv_status check_rows(pkv_workspace *workspace, const struct call *call, struct gqa_row *rows)
+enum pkv_status check_row_queries(const struct call *call, struct gqa_row *rows)
 {
     const struct pkv_gqa_args *args = call->args;
     if (args->batch == 0) {
@@ -252,10 +252,17 @@ enum pkv_status check_rows(pkv_workspace *workspace, const struct call *call, st
     if (status == PKV_OK) {
         status = check_ranges(args, rows);
     }
-    if (status == PKV_OK) {
-        status = check_trees(args, rows);
+    return status == PKV_OK ? check_trees(args, rows) : status;
+}
+
+enum pkv_status check_rows(pkv_workspace *workspace, const struct call *call, struct gqa_row *rows)
+{
+    const struct pkv_gqa_args *args = call->args;
+    enum pkv_status status = check_row_queries(call, rows);
+    if (status != PKV_OK || args->batch == 0) {
+        return status;
     }
-    if (status == PKV_OK && args->cu_selected != NULL) {
+    if (args->cu_selected != NULL) {
         status = check_selected(call, rows);
     }
     if (status == PKV_OK && args->slot_ids != NULL) {

@@ -7,6 +7,10 @@
 #include "attn/call.h"
 #include "attn/gqa_row.h"
 
+/* Lengths, bidirectional ranges and parents; fills in all of the rows but tables, lists, and a
+ * block that a slot id names. PKV_INVALID_ARGUMENT, PKV_UNSUPPORTED. O(tokens). */
+enum pkv_status check_row_queries(const struct call *call, struct gqa_row *rows);
+
 /* Lengths, slots and tables. rows [batch] are filled in and mean nothing after a refusal.
  * PKV_INVALID_ARGUMENT, PKV_NO_MEMORY. O(batch + table entries). */
 enum pkv_status check_rows(pkv_workspace *workspace, const struct call *call, struct gqa_row *rows);

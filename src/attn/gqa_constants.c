@@ -148,6 +148,13 @@ static enum pkv_status check_scale(const float *scale, int32_t count, float code
     return PKV_OK;
 }
 
+enum pkv_status gqa_constants_check_k_scale(const float *scale, int32_t count,
+                                            const struct pkv_kv_view *keys)
+{
+    return check_scale(scale, count, largest_code(keys->k_dtype),
+                       (int64_t)keys->kv_heads * keys->k_width, "", "k");
+}
+
 /* A k_scale of one number is part of the factor of the dot product. */
 static enum pkv_status check_factor(const struct pkv_attn_constants *c, enum pkv_dtype k_dtype,
                                     const char *name)

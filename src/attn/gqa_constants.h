@@ -24,4 +24,8 @@ enum pkv_status gqa_constants_check(const struct pkv_attn_constants *constants,
                                     const struct gqa_constants_geometry *geometry,
                                     const char *name);
 
+/* The scale of keys by itself. */
+enum pkv_status gqa_constants_check_k_scale(const float *scale, int32_t count,
+                                            const struct pkv_kv_view *keys);
+
 #endif

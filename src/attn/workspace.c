@@ -65,9 +65,9 @@ void pkv_workspace_destroy(pkv_workspace *workspace)
     }
     const struct pkv_hooks hooks = workspace->hooks;
     struct buffer *const buffers[] = {
-        &workspace->scratch,       &workspace->partials,  &workspace->new_keys,
-        &workspace->contract_rows, &workspace->norm_head, &workspace->id_stamps,
-        &workspace->writers,
+        &workspace->scratch,       &workspace->partials,     &workspace->new_keys,
+        &workspace->contract_rows, &workspace->norm_head,    &workspace->id_stamps,
+        &workspace->writers,       &workspace->block_scores,
     };
     plan_destroy(workspace->plan);
     team_destroy(&workspace->team);

@@ -30,6 +30,7 @@ struct pkv_workspace {
         new_keys; /* of a cache-less call with rope or norm: [tokens][kv_heads][k_width] */
     struct buffer contract_rows; /* lengths and kept prefixes that pkv_gqa_contract derives */
     struct buffer norm_head;     /* f32 [width], of pkv_qk_rms_norm */
+    struct buffer block_scores;  /* scratch of pkv_block_rank */
 
     struct buffer id_stamps; /* uint32_t per block or slot: met in the list under check */
     uint32_t id_epoch;
