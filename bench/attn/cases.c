@@ -10,17 +10,18 @@
 
 enum { BLOCK = 16, KEYS = 4096 };
 
-/* L8: Llama-3 8B; G8: 70B; MHA: Llama-2 7B; gpt-oss: its window layers; Qwen: Qwen2.5 7B; one KV
- * head of the first two. */
+/* L8: Llama-3 8B; G8: 70B; MHA: Llama-2 7B; gpt-oss: its window layers; Qwen: Qwen2.5 7B; MLA:
+ * DeepSeek V3; one KV head of the first two. */
 static const struct model {
     const char *name;
     int32_t heads, kv_heads, width, window;
     bool sinks;
+    int32_t latent;
 } models[] = {
-    {"L8", 32, 8, 128, 0, false},      {"G8", 64, 8, 128, 0, false},
-    {"MHA", 32, 32, 128, 0, false},    {"Qwen", 28, 4, 128, 0, false},
-    {"gpt-oss", 64, 8, 64, 128, true}, {"4/1", 4, 1, 128, 0, false},
-    {"8/1", 8, 1, 128, 0, false},
+    {"L8", 32, 8, 128, 0, false, 0},      {"G8", 64, 8, 128, 0, false, 0},
+    {"MHA", 32, 32, 128, 0, false, 0},    {"Qwen", 28, 4, 128, 0, false, 0},
+    {"gpt-oss", 64, 8, 64, 128, true, 0}, {"MLA", 128, 1, 576, 0, false, 512},
+    {"4/1", 4, 1, 128, 0, false, 0},      {"8/1", 8, 1, 128, 0, false, 0},
 };
 
 static const enum pkv_dtype all_types[] = {PKV_F32, PKV_F16, PKV_BF16, PKV_INT8, PKV_E4M3};
@@ -41,6 +42,7 @@ static struct layer_spec spec_of(const char *name, int32_t rows, int32_t keys, e
     return (struct layer_spec){.heads = model->heads,
                                .kv_heads = model->kv_heads,
                                .width = model->width,
+                               .latent = model->latent,
                                .rows = rows,
                                .q_len = 1,
                                .keys = keys,
@@ -287,6 +289,27 @@ static void build_selected(struct group *group)
     }
 }
 
+/* 128 query heads on one latent KV head: arithmetic is the limit of every type. */
+static void add_latent(struct group *group, int32_t keys)
+{
+    static const int32_t rows[] = {1, 4, 8};
+    for (int t = 0; t < NUM_TYPES; t++) {
+        for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+            add(group, "MLA", rows[i], keys, all_types[t]);
+        }
+    }
+}
+
+static void build_latent(struct group *group)
+{
+    add_latent(group, KEYS);
+}
+
+static void build_latent_long(struct group *group)
+{
+    add_latent(group, 16384);
+}
+
 const struct group *cases_groups(int *count)
 {
     static const struct group groups[] = {
@@ -296,6 +319,7 @@ const struct group *cases_groups(int *count)
         {.name = "prefill", .quick = true, .build = build_prefill},
         {.name = "window", .quick = true, .build = build_window},
         {.name = "selected", .quick = true, .build = build_selected},
+        {.name = "latent", .quick = true, .build = build_latent},
         {.name = "step", .quick = true, .build = build_step},
         {.name = "paged", .quick = true, .build = build_paged},
         {.name = "blocks f32", .has_one_pool = true, .build = build_blocks_f32},
@@ -305,6 +329,7 @@ const struct group *cases_groups(int *count)
         {.name = "shared MHA f16", .quick = true, .build = build_shared_mha},
         {.name = "shared L8 f32", .quick = true, .build = build_shared_f32},
         {.name = "shared L8 bf16", .quick = true, .build = build_shared_bf16},
+        {.name = "latent long", .quick = false, .build = build_latent_long},
         {.name = "models", .quick = false, .build = build_models},
         {.name = "cache", .quick = false, .build = build_cache},
         {.name = "rows", .quick = false, .build = build_rows},

@@ -77,6 +77,16 @@ static int32_t num_blocks_of(const struct layer_spec *spec)
     return shared + own * spec->rows;
 }
 
+static int32_t v_width_of(const struct layer_spec *spec)
+{
+    return spec->latent > 0 ? spec->latent : spec->width;
+}
+
+static size_t num_sides(const struct layer_spec *spec)
+{
+    return spec->latent > 0 ? 1 : 2;
+}
+
 /* Of K alone. The same for V. */
 static size_t side_bytes(const struct layer_spec *spec)
 {
@@ -88,7 +98,7 @@ static size_t side_bytes(const struct layer_spec *spec)
 
 size_t layer_pages_bytes(const struct layer_spec *spec)
 {
-    return 2 * side_bytes(spec);
+    return num_sides(spec) * side_bytes(spec);
 }
 
 static void shuffle(int32_t *ids, int32_t count, uint64_t seed)
@@ -216,8 +226,9 @@ static void fill_runs(struct layer *layer)
                                  sizeof layer->runs[0]);
     for (int32_t row = 0; row < spec->rows; row++) {
         for (int32_t tile = 0; tile < tiles; tile++) {
-            add(layer, layer->pages, row, tile);
-            add(layer, layer->pages + side_bytes(spec), row, tile);
+            for (size_t side = 0; side < num_sides(spec); side++) {
+                add(layer, layer->pages + side * side_bytes(spec), row, tile);
+            }
         }
     }
 }
@@ -275,7 +286,8 @@ static void create_memory(struct layer *layer)
     layer->q = activations(q, layer->dtype, 2);
     layer->k = activations(kv, layer->dtype, 3);
     layer->v = activations(kv, layer->dtype, 4);
-    layer->out = measure_calloc(q, pkv_dtype_bytes(layer->dtype));
+    layer->out = measure_calloc(tokens * (size_t)spec->heads * (size_t)v_width_of(spec),
+                                pkv_dtype_bytes(layer->dtype));
     layer->table =
         measure_calloc((size_t)spec->rows * (size_t)max_blocks_of(spec), sizeof(int32_t));
     layer->lens = measure_calloc((size_t)spec->rows, sizeof(int32_t));
@@ -319,8 +331,12 @@ static void set_constants(struct layer *layer)
     const struct layer_spec *spec = &layer->spec;
     if (spec->cache == PKV_INT8 || spec->cache == PKV_E4M3) {
         layer->scale = numbers_scale(spec->cache, NUMBERS_CACHE_SHIFT);
-        c->k_scale = c->v_scale = &layer->scale;
-        c->k_scale_count = c->v_scale_count = 1;
+        c->k_scale = &layer->scale;
+        c->k_scale_count = 1;
+        if (spec->latent == 0) {
+            c->v_scale = &layer->scale;
+            c->v_scale_count = 1;
+        }
     }
     if (spec->sinks) {
         c->head_sink = layer->sink;
@@ -344,14 +360,14 @@ static struct pkv_kv_view view_of(const struct layer *layer)
     const struct layer_spec *spec = &layer->spec;
     return (struct pkv_kv_view){
         .k = layer->pages,
-        .v = layer->pages + side_bytes(spec),
+        .v = spec->latent > 0 ? NULL : layer->pages + side_bytes(spec),
         .k_dtype = spec->cache,
         .v_dtype = spec->cache,
         .num_blocks = num_blocks_of(spec),
         .kv_heads = spec->kv_heads,
         .block_size = block_size_of(spec),
         .k_width = spec->width,
-        .v_width = spec->width,
+        .v_width = v_width_of(spec),
     };
 }
 
@@ -368,6 +384,8 @@ static void set_args(struct layer *layer)
         .num_heads = spec->heads,
         .kv_heads = spec->kv_heads,
         .k_width = spec->width,
+        .v_width = spec->latent,
+        .v_in_k = spec->latent > 0,
         .batch = spec->rows,
         .num_tokens = spec->rows * spec->q_len,
         .cu_seqlens_q = layer->cu_seqlens,
@@ -377,7 +395,7 @@ static void set_args(struct layer *layer)
         .slot_ids = paged ? NULL : layer->slots,
         .q = layer->q,
         .k = appends ? layer->k : NULL,
-        .v = appends ? layer->v : NULL,
+        .v = appends && spec->latent == 0 ? layer->v : NULL,
         .out = layer->out,
         .past = view_of(layer),
         .sliding_window = spec->window,
@@ -478,12 +496,14 @@ static double keys_seen(const struct layer_spec *spec, bool sum)
 
 double layer_bytes(const struct layer_spec *spec)
 {
-    const double cell_bytes = 2.0 * spec->width * (double)pkv_dtype_bytes(spec->cache);
+    const double channels = (double)spec->width * (double)num_sides(spec);
+    const double cell_bytes = channels * (double)pkv_dtype_bytes(spec->cache);
     const double own = keys_seen(spec, false) - spec->shared;
     return (own * spec->rows + spec->shared) * spec->kv_heads * cell_bytes;
 }
 
 double layer_flops(const struct layer_spec *spec)
 {
-    return 4.0 * spec->width * spec->heads * keys_seen(spec, true) * spec->rows;
+    const double channels = (double)spec->width + v_width_of(spec);
+    return 2.0 * channels * spec->heads * keys_seen(spec, true) * spec->rows;
 }

@@ -24,6 +24,8 @@ enum layer_order {
 
 struct layer_spec {
     int32_t heads, kv_heads, width;
+    int32_t
+        latent;   /* values are so many first channels of the keys (v_in_k); 0 = they are stored */
     int32_t rows; /* sequences of the batch */
     int32_t q_len;
     int32_t keys;       /* of each row, the q_len new ones among them */
@@ -45,7 +47,7 @@ struct layer_spec {
 struct layer {
     struct layer_spec spec;
     enum pkv_dtype dtype; /* of q, k, v and out: the cache's, f32 beside int8 and e4m3 */
-    char *pages;          /* K, then V */
+    char *pages;          /* K, then V unless it is in K */
     size_t pages_bytes;
     bool has_lent_pages;
     int32_t *table, *lens, *cu_seqlens, *slots;
@@ -85,7 +87,8 @@ const void *layer_value(const struct layer *layer, int32_t row, int32_t head, in
 /* K and V that one run must read, once for each KV head and shared ones once for all rows. */
 double layer_bytes(const struct layer_spec *spec);
 
-/* 4 * width for each query head of each query and each key that it sees. */
+/* 2 for each channel of a key and of a value, for each query head of each query and each key that
+ * it sees. */
 double layer_flops(const struct layer_spec *spec);
 
 #endif
