@@ -189,12 +189,16 @@ void attend_own(const struct run *run, const struct plan_task *task, float *memo
     scratch_start_total(&s, rows);
     int32_t partial = task->partial;
     for (int32_t span = task->span0; span < task->span1; span = visible_span(&seen, span + 1)) {
-        attend_span(run, task, span, &seen, &s, &tiles);
+        struct scratch state = s;
+        const bool is_placed = !is_whole && task->num_heads == 1 &&
+                               partial_place(run, partial, task->head, rows, &state);
+        attend_span(run, task, span, &seen, &state, &tiles);
         if (is_whole) {
-            partial_merge_span(&s, rows);
-        } else {
-            save_partials(run, task, partial++, &s);
+            partial_merge_span(run, &s, rows);
+        } else if (!is_placed) {
+            save_partials(run, task, partial, &s);
         }
+        partial++;
     }
     if (is_whole) {
         write_outputs(run, task, &s);

@@ -158,6 +158,10 @@ typedef void kernel_weighted_sum(const struct kernel_weighted_sum_job *job);
 /* x[i] = x[i] * factor */
 typedef void kernel_scale(float *x, size_t count, float factor);
 
+/* total[i] = total[i] * keep + x[i] * add, each product rounded by itself. total and x do not
+ * overlap. */
+typedef void kernel_merge(float *total, float keep, const float *x, float add, size_t count);
+
 /* x[i] = cap * tanh(x[i] / cap); cap > 0. Saturates, NaN stays NaN. */
 typedef void kernel_softcap(float *x, size_t count, float cap);
 
@@ -178,6 +182,7 @@ struct kernels {
     kernel_softmax *softmax;
     kernel_weighted_sum *weighted_sum;
     kernel_scale *scale;
+    kernel_merge *merge;
     kernel_softcap *softcap;
 };
 

@@ -51,6 +51,18 @@ static void scale_floats(float *x, size_t count, float factor)
     }
 }
 
+static void merge_floats(float *total, float keep, const float *x, float add, size_t count)
+{
+    size_t i = 0;
+    for (; i + VEC_LANES <= count; i += VEC_LANES) {
+        const vf kept = vec_mul(vec_load(total + i), vec_set(keep));
+        vec_store(total + i, vec_add(kept, vec_mul(vec_load(x + i), vec_set(add))));
+    }
+    for (; i < count; i++) {
+        total[i] = total[i] * keep + x[i] * add;
+    }
+}
+
 static void softcap_floats(float *x, size_t count, float cap)
 {
     for (size_t i = 0; i < count; i += VEC_LANES) {

@@ -32,6 +32,7 @@ const struct kernels KERNELS = {
     .softmax = softmax,
     .weighted_sum = weighted_sum,
     .scale = scale_floats,
+    .merge = merge_floats,
     .softcap = softcap_floats,
     .pack_int8 = KERNELS_PACK_INT8,
     .dot_int8 = KERNELS_DOT_INT8,

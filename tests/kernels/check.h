@@ -76,6 +76,7 @@ extern const size_t num_shape_widths, num_shape_keys, num_shape_queries;
 void check_widen(struct check *check);
 void check_narrow(struct check *check);
 void check_scale(struct check *check);
+void check_merge(struct check *check);
 void check_softcap(struct check *check);
 void check_softmax(struct check *check);
 void check_dot(struct check *check);

@@ -28,6 +28,7 @@ static const struct kernel_case cases[] = {
     {"widen", check_widen, EVERY_DTYPE, false, false},
     {"narrow", check_narrow, FLOAT_DTYPES, false, false},
     {"scale", check_scale, 0, false, false},
+    {"merge", check_merge, 0, false, false},
     {"softcap", check_softcap, 0, false, false},
     {"softmax", check_softmax, 0, false, false},
     {"dot", check_dot, EVERY_DTYPE, false, false},

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * math.c: scale and softcap. scale rounds once, so its bits are compared. With u = UNIT softcap is
- * off by 8 u of the result: 1 for x / cap, at most 6 for tanh (exp's 3, halved by the slope, two
- * roundings and a division), 1 for the product with cap. */
+ * math.c: scale, merge and softcap. What the first two round is known, so their bits are compared.
+ * With u = UNIT softcap is off by 8 u of the result: 1 for x / cap, at most 6 for tanh (exp's 3,
+ * halved by the slope, two roundings and a division), 1 for the product with cap. */
 #include <math.h>
 
 #include "kernels/check.h"
@@ -29,6 +29,29 @@ static void scale_array(struct check *check, enum values values, size_t count, e
 void check_scale(struct check *check)
 {
     check_arrays(check, scale_array);
+}
+
+static void merge_array(struct check *check, enum values values, size_t count, enum place place)
+{
+    static const float factors[] = {1.0f, 0.0f, 0.75f, 1e-30f};
+    const float keep = choose_float(check, factors, sizeof factors / sizeof factors[0]);
+    const float add = choose_float(check, factors, sizeof factors / sizeof factors[0]);
+    float *x = guarded_place(&check->input, 0, count * sizeof *x, sizeof *x, place);
+    float *total = guarded_place(&check->output, 0, count * sizeof *x, sizeof *x, place);
+    values_take(PKV_F32, values, &check->random, count, x);
+    const double *wide = values_take(PKV_F32, values, &check->random, count, total);
+    check->kernels->merge(total, keep, x, add, count);
+    for (size_t i = 0; i < count; i++) {
+        const float kept = (float)(wide[i] * (double)keep);
+        const float added = (float)((double)x[i] * (double)add);
+        check_bits(check, "total", 0, i, total[i], kept + added);
+    }
+    check_output_edges(check, total, count * sizeof *x);
+}
+
+void check_merge(struct check *check)
+{
+    check_arrays(check, merge_array);
 }
 
 static void softcap_array(struct check *check, enum values values, size_t count, enum place place)
