@@ -315,22 +315,32 @@ struct int8_sum_part {
     const char *values[TILE_KEYS]; /* to the group's; behind the last one, that again */
     struct prefetch prefetch;
     int query;
-    size_t first, count; /* channels, at most VEC_BYTES */
+    size_t first, count;               /* channels, at most VEC_BYTES */
+    vi channels[TILE_KEYS / FOUR * 4]; /* of these channels, as int8_interleave leaves them */
 };
 
-/* Four values by channel: in lanes 4 l .. of four[n] are channels 16 l + 4 n .., + 8 in the upper
- * half. */
-VEC_INLINE void int8_interleave(const char *const *values, size_t first, size_t count,
-                                bool is_upper, vi *four)
+/* Four values by channel: in lanes 4 l .. of four[n] are channels 16 l + 4 n .., n from 2 on being
+ * the upper half. */
+VEC_INLINE void int8_interleave(const char *const *values, size_t first, size_t count, vi *four)
 {
     vi x[FOUR];
     for (int j = 0; j < FOUR; j++) {
         x[j] = vec_int_load_bytes(values[j] + first, count);
     }
-    const vi low = vec_int_pair_bytes(is_upper, x[0], x[1]);
-    const vi high = vec_int_pair_bytes(is_upper, x[2], x[3]);
-    four[0] = vec_int_pair_words(false, low, high);
-    four[1] = vec_int_pair_words(true, low, high);
+    for (int upper = 0; upper < 2; upper++) {
+        const vi low = vec_int_pair_bytes(upper == 1, x[0], x[1]);
+        const vi high = vec_int_pair_bytes(upper == 1, x[2], x[3]);
+        vec_int_store(&four[2 * upper], vec_int_pair_words(false, low, high));
+        vec_int_store(&four[2 * upper + 1], vec_int_pair_words(true, low, high));
+    }
+}
+
+/* Once for all queries. */
+VEC_INLINE void int8_interleave_part(struct int8_sum_part *part)
+{
+    for (int key = 0; key < part->job->num_keys; key += FOUR) {
+        int8_interleave(&part->values[key], part->first, part->count, &part->channels[key]);
+    }
 }
 
 VEC_INLINE void int8_add_values(const float *weights, const vi *values, struct int8_query_sums *s)
@@ -367,9 +377,9 @@ VEC_INLINE void int8_sum_half(int num_queries, bool is_upper, size_t count,
     int8_start(zeros, &a);
     b = c = d = a;
     for (int key = 0; key < job->num_keys; key += FOUR, weights += FOUR) {
-        vi four[2];
+        const vi *at = &part->channels[key + (is_upper ? 2 : 0)];
+        const vi four[2] = {vec_int_load(&at[0]), vec_int_load(&at[1])};
         prefetch_lines(&part->prefetch, 2);
-        int8_interleave(&part->values[key], part->first, count, is_upper, four);
         int8_add_values(weights, four, &a);
         if (num_queries > 1) {
             int8_add_values(weights + TILE_KEYS, four, &b);
@@ -419,26 +429,29 @@ static int8_sum_function *const int8_sum_functions[3][3] = {
 
 static void int8_sum_group(const struct kernel_weighted_sum_job *job, int group)
 {
-    struct int8_sum_part part = {.job = job};
+    struct int8_sum_part part; /* 4 KiB of it are not to be cleared */
+    part.job = job;
+    part.first = 0;
     part.prefetch =
         prefetch_start(&job->prefetch, group, int8_count(job->num_queries, INT8_QUERIES));
     for (int j = 0; j < TILE_KEYS; j++) {
         const int at = j < job->num_keys ? j : job->num_keys - 1;
         part.values[j] = (const char *)job->values[at] + job->group_bytes;
     }
-    while (part.query < job->num_queries) {
-        const int count = int8_next(job->num_queries - part.query, INT8_QUERIES);
-        int8_sum_function *const *functions = int8_sum_functions[count / 2];
-        for (part.first = 0; part.first < job->width; part.first += VEC_BYTES) {
-            part.count = job->width - part.first;
+    for (; part.first < job->width; part.first += VEC_BYTES) {
+        part.count = job->width - part.first;
+        int8_interleave_part(&part);
+        for (part.query = 0; part.query < job->num_queries;) {
+            const int count = int8_next(job->num_queries - part.query, INT8_QUERIES);
+            int8_sum_function *const *functions = int8_sum_functions[count / 2];
             if (part.count >= VEC_BYTES) {
                 functions[0](&part);
                 functions[1](&part);
             } else {
                 functions[2](&part);
             }
+            part.query += count;
         }
-        part.query += count;
     }
 }
 
