@@ -13,6 +13,16 @@
 #define STAGE_QUERIES 64
 #define STAGE_E4M3_QUERIES 9
 
+/* Keys of more channels are taken by panels where there are as many query rows as for staging. */
+#define MIN_PANEL_WIDTH 257
+
+/* Bytes of keys or of values that all query rows go through before the next: so many stay in the
+ * first-level cache beside a register block's queries and weights. */
+#define PANEL_BYTES 20480
+
+/* Channels of a panel of values. */
+#define PANEL_CHANNELS 64
+
 /* Min keys of a run, a job's: blocks of fewer are taken together. */
 #define MIN_RUN_KEYS 16
 
@@ -51,6 +61,7 @@ struct operands {
     enum pkv_dtype k_dtype;
     enum pkv_dtype v_dtype;
     int num_keys;
+    size_t v_first, v_width;               /* the channels of the values */
     size_t k_vector_bytes, v_vector_bytes; /* where it lies */
     size_t k_head_bytes, v_head_bytes;     /* from there to the next KV head's cells */
 };
@@ -103,6 +114,7 @@ static struct operands operands_of(const struct run *run, const struct tile *til
         .k_dtype = cache->k_dtype,
         .v_dtype = run->v_dtype,
         .num_keys = tile->count,
+        .v_width = (size_t)shape->v_width,
         .k_vector_bytes = (size_t)shape->k_width * pkv_dtype_bytes(cache->k_dtype),
         .v_vector_bytes = (size_t)shape->v_width * pkv_dtype_bytes(run->v_dtype),
         .k_head_bytes = k_bytes,
@@ -254,8 +266,8 @@ static void sum_run(const struct run *run, const struct tile_rows *rows, const s
         .group_bytes = o->v_head_bytes,
         .num_queries = (int)rows->num_rows,
         .num_keys = keys.end - keys.begin,
-        .width = (size_t)run->plan->shape.v_width,
-        .acc = s->acc,
+        .width = o->v_width,
+        .acc = s->acc + o->v_first,
         .acc_stride = s->acc_stride,
         .prefetch = *prefetch,
     };
@@ -393,6 +405,95 @@ static void attend_staged(const struct run *run, const struct tile_rows *rows,
     }
 }
 
+/* Prefetches a part of the tile after this one, one of so many. */
+static void prefetch_part(const struct operands *o, const struct tile *next, size_t part,
+                          size_t num_parts)
+{
+    const size_t count = next != NULL ? (size_t)next->count : 0;
+    for (size_t j = count * part / num_parts; j < count * (part + 1) / num_parts; j++) {
+        prefetch_bytes(next->keys[j], o->k_vector_bytes);
+        if (next->values[j] != next->keys[j]) {
+            prefetch_bytes(next->values[j], o->v_vector_bytes);
+        }
+    }
+}
+
+/* Keys of a panel, whole register blocks of them. */
+static int panel_keys(const struct run *run, size_t vector_bytes)
+{
+    const size_t keys = PANEL_BYTES / vector_bytes / 4 * 4;
+    return run->int8_keys || keys > TILE_KEYS ? TILE_KEYS : keys < 4 ? 4 : (int)keys;
+}
+
+/* Scores, a few keys after the other, each converted once for all rows. */
+static void dot_panels(const struct run *run, const struct tile_rows *rows,
+                       const struct operands *from, bool is_staged, const struct scratch *s)
+{
+    const struct kernel_prefetch none = {.num_vectors = 0};
+    const int32_t width = run->plan->shape.k_width;
+    const void *moved[TILE_KEYS];
+    struct operands o = *from;
+    if (is_staged) {
+        o.keys = moved;
+        o.k_dtype = PKV_F32;
+    }
+    const int step = panel_keys(run, (size_t)width * pkv_dtype_bytes(o.k_dtype));
+    for (int at = 0; at < o.num_keys; at += step) {
+        const struct span keys = {at, min_i32(at + step, o.num_keys)};
+        if (is_staged) {
+            stage_f32(run, from->k_dtype, from->keys + at, keys.end - at, width, &none, s->keys,
+                      moved + at);
+        }
+        dot_run(run, rows, &o, keys, &none, s);
+    }
+}
+
+/* Sums, a few channels after the other. */
+static void sum_panels(const struct run *run, const struct tile_rows *rows,
+                       const struct operands *from, bool is_staged, const struct tile *next,
+                       const struct scratch *s)
+{
+    const struct kernel_prefetch none = {.num_vectors = 0};
+    const struct span all = {0, from->num_keys};
+    const size_t width = from->v_width;
+    const size_t num_panels = (width + PANEL_CHANNELS - 1) / PANEL_CHANNELS;
+    const void *values[TILE_KEYS];
+    struct operands o = *from;
+    o.values = values;
+    for (size_t i = 0; i < num_panels; i++) {
+        o.v_first = i * PANEL_CHANNELS;
+        o.v_width = width - o.v_first < PANEL_CHANNELS ? width - o.v_first : PANEL_CHANNELS;
+        for (int j = 0; j < o.num_keys; j++) {
+            values[j] = (const char *)from->values[j] + o.v_first * pkv_dtype_bytes(from->v_dtype);
+        }
+        if (is_staged) {
+            stage_f32(run, from->v_dtype, values, o.num_keys, (int32_t)o.v_width, &none, s->values,
+                      values);
+            o.v_dtype = PKV_F32;
+        }
+        prefetch_part(from, next, i, num_panels);
+        sum_run(run, rows, &o, all, &none, s);
+    }
+}
+
+/* Whether a tile outgrows the first-level cache and has the query rows to pay for it: 64 rows of
+ * 256 channels do not, f32 being a tenth slower then. */
+static bool is_for_panels(const struct run *run, const struct tile_rows *rows)
+{
+    return rows->num_heads == 1 && rows->num_rows >= STAGE_QUERIES &&
+           run->plan->shape.k_width >= MIN_PANEL_WIDTH;
+}
+
+/* Many query rows and wide vectors, as latent caches have them. */
+static void attend_panels(const struct run *run, const struct tile_rows *rows,
+                          const struct operands *o, const struct staging *staging,
+                          const struct tile *next, const float *bias, const struct scratch *s)
+{
+    dot_panels(run, rows, o, staging->keys, s);
+    softmax_rows(run, rows, o->num_keys, bias, s);
+    sum_panels(run, rows, o, staging->values, next, s);
+}
+
 void tile_attend(const struct run *run, const struct tile_rows *rows, const struct tile *tile,
                  const struct tile *next, const float *bias, const struct scratch *s)
 {
@@ -402,7 +503,9 @@ void tile_attend(const struct run *run, const struct tile_rows *rows, const stru
         .keys = is_worth_staging(o.k_dtype, rows->num_rows) && !takes_keys,
         .values = is_worth_staging(o.v_dtype, rows->num_rows) && !run->int8_values,
     };
-    if (staging.keys || staging.values) {
+    if (is_for_panels(run, rows)) {
+        attend_panels(run, rows, &o, &staging, next, bias, s);
+    } else if (staging.keys || staging.values) {
         attend_staged(run, rows, &o, &staging, next, bias, s);
     } else {
         attend_runs(run, rows, &o, next, bias, s);

@@ -235,7 +235,7 @@ static void tasks_run_on_stacks_of_64_kib(void)
         return;
     }
     for (int i = 0; i < 5; i++) {
-        struct case_spec spec = decode_spec(0, lengths[i], 16);
+        struct case_spec spec = decode_spec(0, lengths[i], i % 4 == 0 ? 128 : 16);
         spec.k_width = 576;
         spec.v_width = i % 2 == 0 ? 512 : 576;
         spec.v_in_k = i % 2 == 0;
