@@ -113,6 +113,12 @@ struct pkv_layer_config {
 #define PKV_MAX_LABEL_BYTES 128
 #define PKV_MAX_TIERS 4
 
+/* What a cache may be required to do, as bits of pkv_cache_config.required. */
+enum pkv_requirement {
+    /* Prompts can hit cached blocks: with prefix_cache, and no group is continuous. */
+    PKV_REQUIRE_HITS = 1
+};
+
 /* The configuration of a cache. Its arrays are copied at create, what constants point to included.
  */
 struct pkv_cache_config {
@@ -152,12 +158,23 @@ struct pkv_cache_config {
     bool zero_freed;
 
     /* Whether full blocks of committed tokens stay cached for later prompts, as the opening of
-     * cache.h describes. Every group must then be paged and of one block_size, and there are at
-     * most 64 groups. If false, the fields below are ignored except watermark_blocks and
-     * fingerprint. */
+     * cache.h describes. There are at most 64 groups then. If false, the fields below are ignored
+     * except watermark_blocks, fingerprint and required.
+     *
+     * Groups may have different block sizes, each a multiple of the smallest. Tokens are then
+     * hashed, matched and published by the smallest, and wherever calls and fields speak of blocks
+     * of tokens, of keys, depths and events, it is that size; a block of a larger group is found by
+     * the key of the tokens that end it. A hit ends where a block of every group ends, and so is a
+     * multiple of every block_size; hits inside a block are off (no_partial_hits is true then), and
+     * there may be no tiers.
+     *
+     * Beside a continuous group nothing is ever cached, for a slot belongs to one sequence: every
+     * hit is 0 tokens, and the cache is in all one without a prefix cache. pkv_cache_describe tells
+     * both. With PKV_REQUIRE_HITS create refuses instead. */
     bool prefix_cache;
     /* Nodes of the prefix index. A node is one full block of tokens after one prefix; this bounds
-     * how many blocks can be indexed. 0 = twice the blocks of all groups together. A
+     * how many blocks can be indexed. 0 = twice the blocks of all groups together, where a block
+     * counts for as many as it is of the smallest size. A
      * number below those blocks is PKV_INVALID_ARGUMENT. Windows are the reason for more nodes
      * than blocks: a node whose block has left the window is needed as long as later blocks are
      * cached. When no node is free, cached blocks are evicted, those of windows first. */
@@ -239,6 +256,10 @@ struct pkv_cache_config {
     int32_t max_store_blocks;
     /* Blocks are stored by pkv_tier_store alone. */
     bool no_write_behind;
+
+    /* What the cache must be able to do, bits of enum pkv_requirement, or create and pkv_cache_size
+     * answer PKV_UNSUPPORTED; so they do for a bit that they do not know. 0 = whatever it can. */
+    uint64_t required;
 };
 
 /* Exact sizes of a cache in bytes. */
@@ -260,8 +281,10 @@ struct pkv_cache_sizes {
 /* Checks a configuration and computes the exact sizes of its cache, without making it.
  *
  * Returns PKV_OK and fills *sizes; PKV_INVALID_ARGUMENT, and the last error names the field;
- * PKV_UNSUPPORTED for a state group, and for a prefix cache over continuous groups, different block
- * sizes or more than 64 groups, and for swap_bytes without a paged group; PKV_NEVER_FITS when
+ * PKV_UNSUPPORTED for a state group; for a prefix cache over more than 64 groups, over one whose
+ * block_size is no multiple of the smallest, or, with tiers, over different block sizes or a
+ * continuous group; for what config->required names and the cache cannot do; and for swap_bytes
+ * without a paged group; PKV_NEVER_FITS when
  * config->bytes leaves a group without a block, or swap_bytes is less than a unit.
  * Any thread; O(groups * layers). */
 PKV_API PKV_NODISCARD enum pkv_status pkv_cache_size(const struct pkv_cache_config *config,
@@ -614,8 +637,9 @@ struct pkv_admission {
  * the last token, whose output the model has to compute. A prefix counts as far as every group
  * still has the keys that a query behind it sees.
  *
- * These are whole blocks, which the sequence shares, and behind them the first num_copied tokens of
- * the next one (unless config.no_partial_hits): of all blocks cached in every group that follow
+ * These are whole blocks of every group, which the sequence shares, and behind them the first
+ * num_copied tokens of the next one (unless config.no_partial_hits, or groups have different block
+ * sizes): of all blocks cached in every group that follow
  * the same prefix in the same namespace, that of the one that has the most first tokens in common
  * with the prompt. Among these blocks are the last ones, not full, of sequences that ended. The
  * copied tokens get a block of the sequence's own, which it would have needed anyway: its first

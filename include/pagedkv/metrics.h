@@ -322,7 +322,9 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_events_drain(pkv_cache *cache, struct 
 /* The same, with the tokens of each event's block, from a cache with config.event_tokens: for a
  * router that names blocks by hashes of its own.
  *
- * token_ids [max_events][block_size] and token_extra [max_events][block_size] receive what the
+ * block_size is the smallest of the groups; of the block of a larger group these are its last
+ * tokens, and those before are of the events of parent_key and so on. token_ids
+ * [max_events][block_size] and token_extra [max_events][block_size] receive what the
  * block of each event holds, 0 for a CLEARED; either may be NULL.
  *
  * Returns what pkv_events_drain returns; PKV_UNSUPPORTED also without config.event_tokens.

@@ -43,10 +43,12 @@ extern "C" {
  * where windows are. prompt may be longer than max_seq_len.
  *
  * keys [max_keys] receives one key for each full block of the prompt from the first on, and *count
- * how many: prompt->num_tokens / block_size, or max_keys (>= 0) when that is less. A cache never
+ * how many: prompt->num_tokens / block_size, or max_keys (>= 0) when that is less; block_size is
+ * the smallest of the groups, and the block of a larger one has the key that ends it. A cache never
  * adopts the last token of a prompt, so a block that ends with it is found by longer prompts only.
  *
- * Returns PKV_OK; PKV_UNSUPPORTED without prefix_cache; PKV_NO_MEMORY when config->hooks have none
+ * Returns PKV_OK; PKV_UNSUPPORTED without prefix_cache or beside a continuous
+ * group; PKV_NO_MEMORY when config->hooks have none
  * for the bytes of one block; else the statuses of pkv_cache_size and pkv_seq_create. Nothing is
  * written but on PKV_OK. Any thread, and no lock; O(num_tokens + groups + layers). */
 PKV_API PKV_NODISCARD enum pkv_status pkv_prefix_keys(const struct pkv_cache_config *config,

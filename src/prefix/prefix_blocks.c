@@ -133,6 +133,7 @@ int32_t prefix_index_attach(struct prefix_index *index, struct prefix_ref ref, i
     if (*own != NO_BLOCK) {
         return *own;
     }
+    pkv_assert(prefix_index_ends_block(index, group, node->depth));
     pkv_assert(index->block_nodes[group][block] == 0);
     pkv_assert(block_pool_class(index->pools[group], block) == BLOCK_POOL_HELD);
     *own = block;
@@ -155,7 +156,7 @@ static int32_t group_to_evict_from(const struct prefix_index *index)
     bool best_slides = false;
     for (int32_t group = 0; group < index->nodes.num_groups; group++) {
         const int32_t num_cached = prefix_num_cached(index->pools[group]);
-        const bool slides = index->window_blocks[group] > 0 && num_cached > 0;
+        const bool slides = index->window_nodes[group] > 0 && num_cached > 0;
         if (slides > best_slides ||
             (slides == best_slides && num_cached > prefix_num_cached(index->pools[best]))) {
             best = group;

@@ -13,7 +13,7 @@
 static inline bool prefix_index_covers(const struct prefix_index *index, int32_t group,
                                        int32_t node)
 {
-    return index->nodes.nodes[node].distance < index->window_blocks[group];
+    return index->nodes.nodes[node].distance < index->window_nodes[group];
 }
 
 /* Block of a node in a group, NO_BLOCK when it has none or is stale. */
@@ -23,7 +23,8 @@ int32_t prefix_index_block(const struct prefix_index *index, struct prefix_ref n
 struct prefix_ref prefix_index_node_of(const struct prefix_index *index, int32_t group,
                                        int32_t block);
 
-/* Makes a held block, which has no node, the node's block of the group, and returns it; when the
+/* Makes a held block, which has no node and ends at this one, the node's block of the group, and
+ * returns it; when the
  * node has another already, changes nothing and returns that (the canonical one: the caller takes a
  * reference with block_pool_hold, rewrites its table, and drops its own). NO_BLOCK for a stale
  * or flushed node. */

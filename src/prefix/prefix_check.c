@@ -80,6 +80,10 @@ static void check_node_blocks(struct report *report, const struct prefix_index *
         const bool is_block = block >= 0 && block < pkv_pool_num_blocks(index->pools[group]);
         report_expect(report, is_block || block == NO_BLOCK,
                       "a block that the pool does not have (node %d)", at);
+        report_expect(report,
+                      block == NO_BLOCK ||
+                          prefix_index_ends_block(index, group, index->nodes.nodes[at].depth),
+                      "a block that does not end at its node (node %d)", at);
         report_expect(report, !is_block || index->block_nodes[group][block] == at + 1,
                       "a node's block names another node (node %d)", at);
         count += block != NO_BLOCK;
@@ -124,7 +128,7 @@ static void check_node(struct report *report, const struct prefix_index *index, 
     report_expect(report, parent == NULL || parent->priority >= node->priority,
                   "a parent has a lower priority than its child (node %d)", at);
     report_expect(report,
-                  parent == NULL || node->distance >= index->max_window_blocks - 1 ||
+                  parent == NULL || node->distance >= index->max_window_nodes - 1 ||
                       parent->distance <= node->distance + 1,
                   "a retention point does not reach a parent (node %d)", at);
     const bool has_parent =

@@ -12,6 +12,7 @@
 #include "base/minmax.h"
 
 #define SPARE_NAMESPACES 1024
+#define MAX_NODES (INT32_MAX / 2)
 
 /* --- memory */
 
@@ -54,11 +55,17 @@ static void set_bounds(struct prefix_index *index)
                                                    .block_size = config->block_size};
 }
 
+static int64_t nodes_per_block_of(const struct prefix_config *config, int32_t group)
+{
+    return config->nodes_per_block != NULL ? config->nodes_per_block[group] : 1;
+}
+
 int64_t prefix_index_nodes_of(const struct prefix_config *config, const int32_t *num_blocks)
 {
     int64_t num_nodes = config->num_nodes;
     for (int32_t group = 0; config->num_nodes == 0 && group < config->num_groups; group++) {
-        num_nodes += 2 * (int64_t)num_blocks[group];
+        const int64_t spanned = nodes_per_block_of(config, group) * (int64_t)num_blocks[group];
+        num_nodes = min_i64(num_nodes + 2 * spanned, MAX_NODES + 1);
     }
     return num_nodes;
 }
@@ -70,9 +77,9 @@ static enum pkv_status set_config(struct prefix_index *index, const struct prefi
     const int64_t num_nodes = prefix_index_nodes_of(config, num_blocks);
     const int64_t max_namespaces =
         config->max_namespaces != 0 ? config->max_namespaces : num_nodes + SPARE_NAMESPACES;
-    if (num_nodes > INT32_MAX / 2 || max_namespaces > INT32_MAX / 2) {
+    if (num_nodes > MAX_NODES || max_namespaces > MAX_NODES) {
         return refuse(PKV_NEVER_FITS, "prefix index: %lld nodes, above %d", (long long)num_nodes,
-                      INT32_MAX / 2);
+                      MAX_NODES);
     }
     index->config = *config;
     index->config.num_nodes = (int32_t)num_nodes;
@@ -95,7 +102,8 @@ static void place(struct prefix_index *index, const int32_t *num_blocks, struct 
 
     index->pools = carve(metadata, num_groups, sizeof index->pools[0]);
     index->windows = carve(metadata, num_groups, sizeof index->windows[0]);
-    index->window_blocks = carve(metadata, num_groups, sizeof index->window_blocks[0]);
+    index->nodes_per_block = carve(metadata, num_groups, sizeof index->nodes_per_block[0]);
+    index->window_nodes = carve(metadata, num_groups, sizeof index->window_nodes[0]);
     index->runs = carve(metadata, num_groups, sizeof index->runs[0]);
     nodes->buckets = carve(metadata, nodes->num_buckets, sizeof nodes->buckets[0]);
     fields->buckets = carve(metadata, fields->num_buckets, sizeof fields->buckets[0]);
@@ -159,16 +167,40 @@ enum pkv_status prefix_index_size(const struct prefix_config *config, const int3
     return status;
 }
 
-/* How many blocks before its end a cached prefix needs in each group. */
+/* The least common multiple of both, at most MAX_NODES, where no prompt is that long. */
+static int32_t common_multiple(int32_t a, int32_t b)
+{
+    int32_t divisor = a;
+    for (int32_t rest = b; rest != 0;) {
+        const int32_t next = divisor % rest;
+        divisor = rest;
+        rest = next;
+    }
+    return (int32_t)min_i64((int64_t)(a / divisor) * b, MAX_NODES);
+}
+
+static void set_nodes_per_block(struct prefix_index *index, const struct prefix_config *config)
+{
+    index->hit_nodes = 1;
+    for (int32_t group = 0; group < config->num_groups; group++) {
+        index->nodes_per_block[group] = (int32_t)nodes_per_block_of(config, group);
+        index->hit_nodes = common_multiple(index->hit_nodes, index->nodes_per_block[group]);
+    }
+    index->config.nodes_per_block = index->nodes_per_block;
+}
+
+/* How many nodes before its end a cached prefix needs blocks of in each group. A prefix that goes
+ * on behind the last place where a hit can end is hit there, up to hit_nodes - 1 before its end. */
 static void set_windows(struct prefix_index *index, const int64_t *windows)
 {
-    const int64_t block_size = index->nodes.block_size;
     for (int32_t group = 0; windows != NULL && group < index->nodes.num_groups; group++) {
+        const int64_t span = index->nodes_per_block[group];
         const int64_t before = windows[group] > 0 ? windows[group] - 1 : 0;
-        const int32_t blocks = (int32_t)divide_up(before, block_size);
+        const int64_t blocks = divide_up(before, span * index->nodes.block_size);
+        const int64_t nodes = blocks > 0 ? (blocks - 1) * span + index->hit_nodes : 0;
         index->windows[group] = windows[group];
-        index->window_blocks[group] = blocks;
-        index->max_window_blocks = max_i32(index->max_window_blocks, blocks);
+        index->window_nodes[group] = (int32_t)min_i64(nodes, INT32_MAX - 1);
+        index->max_window_nodes = max_i32(index->max_window_nodes, index->window_nodes[group]);
     }
     index->config.windows = index->windows;
 }
@@ -178,6 +210,7 @@ static void start(struct prefix_index *index, const struct prefix_config *config
 {
     memcpy(index->pools, config->pools, (size_t)config->num_groups * sizeof index->pools[0]);
     index->config.pools = index->pools;
+    set_nodes_per_block(index, config);
     set_windows(index, config->windows);
     for (int32_t group = 0; group < config->num_groups; group++) {
         index->eviction[group] =

@@ -5,7 +5,9 @@
  * A node stands for one full, committed block of block_size tokens (a tail: for fewer, see
  * prefix_node.h) at one place of a prompt: what
  * came before it is its parent node. It names at most one block id in each layer group, and lives
- * while it has a block, a child or a holder:
+ * while it has a block, a child or a holder. A group may have blocks of several nodes each: its
+ * block is at the node that ends it, so that it is found through the whole of its tokens, and the
+ * nodes before have none of this group:
  *
  *   root -- node [tok 0..3] -- node [tok 4..7] -- node [tok 8..11]
  *             group 0: 17        group 0: 4         group 0: 9
@@ -64,11 +66,13 @@ typedef void prefix_observer(void *context, enum prefix_change change, struct pr
  * masked_key_bits is a hook for tests: a search ignores so many bits of each key. No answer depends
  * on it. */
 struct prefix_config {
-    int32_t block_size; /* of all groups */
+    int32_t block_size; /* of a node */
     int32_t num_groups;
+    const int32_t *nodes_per_block;   /* [num_groups], >= 1: nodes that a block of the group spans;
+                                         NULL: 1 in all; copied */
     pkv_pool *const *pools;           /* [num_groups], not owned; the array is copied */
     const int64_t *windows;           /* [num_groups], 0 = none; NULL: no group has one; copied */
-    int32_t num_nodes;                /* 0 = twice the blocks of all pools */
+    int32_t num_nodes;                /* 0 = twice the nodes that the blocks of all pools span */
     int32_t max_namespaces;           /* 0 = num_nodes + 1024 */
     struct pkv_block_key fingerprint; /* of format and geometry; enters every key */
     uint64_t seed;             /* random, this index's own: mixes the choice of a bucket, no key */
@@ -124,8 +128,11 @@ struct prefix_index {
     struct prefix_config config; /* with defaults filled in; its arrays are those of the index */
     pkv_pool **pools;            /* [num_groups] */
     int64_t *windows;            /* [num_groups] */
-    int32_t *window_blocks;      /* [num_groups]: of the keys before the newest that a query sees */
-    int32_t max_window_blocks;
+    int32_t *nodes_per_block;    /* [num_groups] */
+    int32_t hit_nodes;           /* every group has a block end at multiples of so many nodes */
+    int32_t *window_nodes;       /* [num_groups]: above a retention point, those that may end a
+                                    block with keys that a query there sees; 0 = no window */
+    int32_t max_window_nodes;
     struct prefix_sizes sizes;
     unsigned char *metadata;
     unsigned char *mapped;
@@ -165,6 +172,14 @@ enum pkv_status prefix_index_create(const struct prefix_config *config,
 
 /* NULL is accepted. Touches no pool. */
 void prefix_index_destroy(struct prefix_index *index);
+
+/* Does a block of the group end at the node of this depth? */
+static inline bool prefix_index_ends_block(const struct prefix_index *index, int32_t group,
+                                           int32_t depth)
+{
+    const int32_t nodes_per_block = index->nodes_per_block[group];
+    return nodes_per_block == 1 || (depth + 1) % nodes_per_block == 0;
+}
 
 /* Tokens [block_size] of a node, NULL when it is stale; its extras, NULL also when it has none. */
 const int32_t *prefix_index_tokens(const struct prefix_index *index, struct prefix_ref node);

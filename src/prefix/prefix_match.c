@@ -154,6 +154,24 @@ int32_t prefix_index_match_start(const struct prefix_index *index, const struct 
 
 /* --- residency */
 
+/* Adds node i of a chain to a group's run: is_there when it has a block of the group. True when a
+ * row can go on behind the node in this group. */
+static inline bool add_node(const struct prefix_index *index, int32_t group, struct prefix_run *run,
+                            int32_t i, bool is_there, const struct prefix_window *window)
+{
+    const int32_t span = index->nodes_per_block[group];
+    if (span == 1) {
+        prefix_run_add(run, i, is_there);
+        return prefix_run_suffices(run, i + 1, window, index->nodes.block_size);
+    }
+    if ((i + 1) % span != 0) {
+        return false;
+    }
+    const int32_t count = (i + 1) / span;
+    prefix_run_add(run, count - 1, is_there);
+    return prefix_run_suffices(run, count, window, span * index->nodes.block_size);
+}
+
 int32_t prefix_index_resident(struct prefix_index *index, const struct prefix_ref *nodes,
                               int32_t count, const struct prefix_window *windows, int32_t *furthest)
 {
@@ -161,21 +179,20 @@ int32_t prefix_index_resident(struct prefix_index *index, const struct prefix_re
     int32_t best = 0;
     int32_t best_of_some = 0;
     memset(index->runs, 0, (size_t)table->num_groups * sizeof index->runs[0]);
-    for (int32_t block = 0; block < count; block++) {
-        const bool is_stale = prefix_node_at(table, nodes[block]) == NULL;
+    for (int32_t i = 0; i < count; i++) {
+        const bool is_stale = prefix_node_at(table, nodes[i]) == NULL;
         bool is_resident = true;
         bool is_in_some = false;
         for (int32_t group = 0; group < table->num_groups; group++) {
-            struct prefix_run *run = &index->runs[group];
-            prefix_run_add(run, block,
-                           !is_stale && prefix_node_blocks(table, nodes[block].index)[group] >= 0);
+            const bool is_there =
+                !is_stale && prefix_node_blocks(table, nodes[i].index)[group] >= 0;
             const bool is_in_group =
-                prefix_run_suffices(run, block + 1, &windows[group], table->block_size);
+                add_node(index, group, &index->runs[group], i, is_there, &windows[group]);
             is_resident = is_resident && is_in_group;
             is_in_some = is_in_some || is_in_group;
         }
-        best = is_resident ? block + 1 : best;
-        best_of_some = is_in_some ? block + 1 : best_of_some;
+        best = is_resident ? i + 1 : best;
+        best_of_some = is_in_some ? i + 1 : best_of_some;
     }
     if (furthest != NULL) {
         *furthest = best_of_some;
@@ -186,14 +203,11 @@ int32_t prefix_index_resident(struct prefix_index *index, const struct prefix_re
 int32_t prefix_index_resident_in(const struct prefix_index *index, const struct prefix_ref *nodes,
                                  int32_t count, int32_t group, const struct prefix_window *window)
 {
-    const struct prefix_node_table *table = &index->nodes;
     struct prefix_run run = {0, 0};
     int32_t best = 0;
-    for (int32_t block = 0; block < count; block++) {
-        prefix_run_add(&run, block, prefix_index_block(index, nodes[block], group) != NO_BLOCK);
-        if (prefix_run_suffices(&run, block + 1, window, table->block_size)) {
-            best = block + 1;
-        }
+    for (int32_t i = 0; i < count; i++) {
+        const bool is_there = prefix_index_block(index, nodes[i], group) != NO_BLOCK;
+        best = add_node(index, group, &run, i, is_there, window) ? i + 1 : best;
     }
     return best;
 }

@@ -32,10 +32,10 @@ int32_t prefix_index_match_start(const struct prefix_index *index, const struct 
                                  const uint64_t *extra, int32_t max_tokens,
                                  struct prefix_ref *node);
 
-/* How many leading blocks h of a matched chain can be adopted: the largest h <= count such that in
- * every group the blocks of keys [0, min(kept_prefix, h * block_size)), and of those that a query
- * at h * block_size sees, are there. windows [num_groups]. *furthest, if not NULL, is the largest h
- * for which that is so in some group. O(count * groups). */
+/* How many leading nodes h of a matched chain can be adopted: the largest h <= count such that in
+ * every group a block ends there, and the blocks of keys [0, min(kept_prefix, h * block_size)),
+ * and of those that a query at h * block_size sees, are there. windows [num_groups]. *furthest, if
+ * not NULL, is the largest h for which that is so in some group. O(count * groups). */
 int32_t prefix_index_resident(struct prefix_index *index, const struct prefix_ref *nodes,
                               int32_t count, const struct prefix_window *windows,
                               int32_t *furthest);

@@ -108,7 +108,7 @@ void prefix_index_settle(struct prefix_index *index, int32_t group, int32_t bloc
 static bool is_end_in(const struct prefix_index *index, int32_t group,
                       const struct prefix_node *node)
 {
-    return index->window_blocks[group] == 0 || node->distance <= 0 || node->num_continued == 0;
+    return index->window_nodes[group] == 0 || node->distance <= 0 || node->num_continued == 0;
 }
 
 static void vote(struct prefix_eviction *order, uint32_t used)

@@ -13,7 +13,7 @@ void prefix_index_retain(struct prefix_index *index, struct prefix_ref ref, int3
     const int32_t block_size = index->nodes.block_size;
     int32_t distance = -(max_rewind / block_size + (max_rewind % block_size != 0));
     struct prefix_node *node = prefix_node_at(&index->nodes, ref);
-    while (node != NULL && distance < index->max_window_blocks && distance < node->distance) {
+    while (node != NULL && distance < index->max_window_nodes && distance < node->distance) {
         node->distance = distance++;
         prefix_blocks_protect(index, ref.index);
         ref = node->parent;
@@ -24,7 +24,7 @@ void prefix_index_retain(struct prefix_index *index, struct prefix_ref ref, int3
 static void withdraw(struct prefix_index *index, struct prefix_node *node)
 {
     int32_t distance = node->distance;
-    while (node != NULL && distance < index->max_window_blocks && node->distance == distance &&
+    while (node != NULL && distance < index->max_window_nodes && node->distance == distance &&
            node->num_continued < 2) {
         node->distance = INT32_MAX;
         distance++;

@@ -12,9 +12,9 @@
  *
  * The blocks of the window in front of a retention point keep their class of priority when they
  * leave a window; all others go to PREFIX_CLASS_OUT_OF_WINDOW and are taken first. Each node knows
- * its distance: how many blocks further down the nearest retention point is.
+ * its distance: how many nodes further down the nearest retention point is.
  *
- *   a node covers its block of a group  <=>  distance < blocks of that group's window
+ *   a node covers its block of a group  <=>  distance < nodes of that group's window
  *   distance of a parent <= distance of each child + 1, while that is below the widest window
  *   a free block out of a window is not covered
  *

@@ -32,8 +32,9 @@ static int32_t num_spare_adopted(const pkv_cache *cache, const struct group *gro
     int32_t count = 0;
     for (int32_t i = 0; i < table->end; i++) {
         if (seq_table_maps(table, i)) {
-            const int32_t block =
-                prefix_index_block(reuse->index, match_node(reuse, i, num_whole), group->index);
+            const struct prefix_ref node =
+                match_node(reuse, group_node_of_entry(group, i), num_whole);
+            const int32_t block = prefix_index_block(reuse->index, node, group->index);
             count += block_costs_spare(&group->blocks, block);
         }
     }

@@ -37,7 +37,7 @@ static void carve_event_tokens(const struct pkv_cache_config *config, struct eve
                                struct carver *carver)
 {
     const size_t num_events = (size_t)config->num_events;
-    const size_t block_size = (size_t)config->groups[0].block_size;
+    const size_t block_size = (size_t)config_node_tokens(config);
     if (config->event_tokens && num_events > 0) {
         events->token_ids = carve(carver, num_events, block_size * sizeof *events->token_ids);
         events->token_extra = carve(carver, num_events, block_size * sizeof *events->token_extra);

@@ -17,6 +17,38 @@ int32_t config_num_owners(const struct pkv_cache_config *config, int32_t g)
     return count;
 }
 
+int32_t config_node_tokens(const struct pkv_cache_config *config)
+{
+    int32_t smallest = config->groups[0].block_size;
+    for (int32_t g = 1; g < config->num_groups; g++) {
+        smallest = min_i32(smallest, config->groups[g].block_size);
+    }
+    return smallest;
+}
+
+int32_t config_nodes_per_block(const struct pkv_cache_config *config, int32_t g)
+{
+    return config->groups[g].block_size / config_node_tokens(config);
+}
+
+bool config_has_slots(const struct pkv_cache_config *config)
+{
+    int32_t g = 0;
+    while (g < config->num_groups && config->groups[g].storage == PKV_STORAGE_PAGED) {
+        g++;
+    }
+    return g < config->num_groups;
+}
+
+bool config_is_mixed(const struct pkv_cache_config *config)
+{
+    int32_t g = 0;
+    while (g < config->num_groups && config->groups[g].block_size == config->groups[0].block_size) {
+        g++;
+    }
+    return config->prefix_cache && g < config->num_groups;
+}
+
 #define DEFAULT_TICKETS 64
 
 struct pkv_cache_config config_resolve(const struct pkv_cache_config *config)
@@ -26,6 +58,8 @@ struct pkv_cache_config config_resolve(const struct pkv_cache_config *config)
     if (resolved.max_step_rows == 0 || resolved.max_step_rows > resolved.max_seqs) {
         resolved.max_step_rows = resolved.max_seqs;
     }
+    resolved.prefix_cache = config->prefix_cache && !config_has_slots(config);
+    resolved.no_partial_hits = config->no_partial_hits || config_is_mixed(&resolved);
     if (resolved.num_tiers == 0) {
         resolved.tiers = NULL;
         resolved.num_tier_threads = 0;

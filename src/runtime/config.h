@@ -41,7 +41,20 @@ struct config_group {
 /* Layers that own pages in group g. */
 int32_t config_num_owners(const struct pkv_cache_config *config, int32_t g);
 
-/* The config with max_step_rows as it is in force. */
+/* The tokens of a node of the prefix index: the smallest block_size of the groups, all of which are
+ * paged. O(groups). */
+int32_t config_node_tokens(const struct pkv_cache_config *config);
+
+/* Nodes that a block of the group spans. O(groups). */
+int32_t config_nodes_per_block(const struct pkv_cache_config *config, int32_t g);
+
+/* Is a group continuous? Its slots are shared by nobody, so no prompt can be hit. O(groups). */
+bool config_has_slots(const struct pkv_cache_config *config);
+
+/* Groups of different block sizes under one prefix cache? O(groups). */
+bool config_is_mixed(const struct pkv_cache_config *config);
+
+/* The config with max_step_rows, prefix_cache and no_partial_hits as they are in force. */
 struct pkv_cache_config config_resolve(const struct pkv_cache_config *config);
 
 /* Group g with all that is in force but num_blocks, which a budget may decide. */

@@ -146,11 +146,52 @@ static enum pkv_status check_layer(const struct pkv_cache_config *config, int32_
     return sharing != PKV_OK ? sharing : gqa_constants_check(&layer->constants, &geometry, prefix);
 }
 
-/* One key names a block in every group, so all must cut a prompt at the same places. */
+/* A hit ends where a block of every group does, and tiers name blocks by the keys of nodes, each of
+ * which then has one block of every group. */
+static enum pkv_status check_block_sizes(const struct pkv_cache_config *config)
+{
+    const int32_t smallest = config_node_tokens(config);
+    for (int32_t g = 0; g < config->num_groups; g++) {
+        const int32_t block_size = config->groups[g].block_size;
+        if (block_size % smallest != 0) {
+            return refuse(PKV_UNSUPPORTED,
+                          "groups[%d].block_size = %d: with prefix_cache a multiple of the "
+                          "smallest one, %d",
+                          g, block_size, smallest);
+        }
+        if (config->num_tiers > 0 && block_size != smallest) {
+            return refuse(PKV_UNSUPPORTED,
+                          "groups[%d].block_size = %d: with tiers all groups have one, not %d too",
+                          g, block_size, smallest);
+        }
+    }
+    return PKV_OK;
+}
+
+/* Nobody shares a slot: no prompt can be hit, and no tier keeps anything. */
+static enum pkv_status check_slots(const struct pkv_cache_config *config)
+{
+    const bool is_required = (config->required & PKV_REQUIRE_HITS) != 0;
+    for (int32_t g = 0; g < config->num_groups; g++) {
+        if (config->groups[g].storage != PKV_STORAGE_PAGED &&
+            (is_required || config->num_tiers > 0)) {
+            return refuse(PKV_UNSUPPORTED, "groups[%d] is continuous, so there are no hits, but %s",
+                          g, is_required ? "PKV_REQUIRE_HITS" : "tiers");
+        }
+    }
+    return PKV_OK;
+}
+
 static enum pkv_status check_prefix_cache(const struct pkv_cache_config *config)
 {
+    if ((config->required & ~(uint64_t)PKV_REQUIRE_HITS) != 0) {
+        return refuse(PKV_UNSUPPORTED, "required = %llx: none but PKV_REQUIRE_HITS",
+                      (unsigned long long)config->required);
+    }
     if (!config->prefix_cache) {
-        return PKV_OK;
+        return (config->required & PKV_REQUIRE_HITS) == 0
+                   ? PKV_OK
+                   : refuse(PKV_UNSUPPORTED, "PKV_REQUIRE_HITS without prefix_cache");
     }
     if (config->fingerprint == NULL && config->fingerprint_bytes > 0) {
         return INVALID("fingerprint is NULL, fingerprint_bytes = %d", config->fingerprint_bytes);
@@ -159,16 +200,7 @@ static enum pkv_status check_prefix_cache(const struct pkv_cache_config *config)
         return refuse(PKV_UNSUPPORTED, "num_groups = %d: with prefix_cache at most %d",
                       config->num_groups, CONFIG_MAX_PREFIX_GROUPS);
     }
-    for (int32_t g = 0; g < config->num_groups; g++) {
-        if (config->groups[g].storage != PKV_STORAGE_PAGED ||
-            config->groups[g].block_size != config->groups[0].block_size) {
-            return refuse(PKV_UNSUPPORTED,
-                          "groups[%d]: with prefix_cache all groups are paged and have one "
-                          "block_size",
-                          g);
-        }
-    }
-    return PKV_OK;
+    return config_has_slots(config) ? check_slots(config) : check_block_sizes(config);
 }
 
 /* Without tiers their fields are not read. */
@@ -249,5 +281,11 @@ enum pkv_status config_take(const struct pkv_cache_config *given, struct pkv_cac
     for (int32_t i = 0; status == PKV_OK && i < config->num_layers; i++) {
         status = check_layer(config, i);
     }
-    return status == PKV_OK ? check_prefix_cache(config) : status;
+    if (status == PKV_OK) {
+        status = check_prefix_cache(config);
+    }
+    if (status == PKV_OK) {
+        config->prefix_cache = config->prefix_cache && !config_has_slots(config);
+    }
+    return status;
 }

@@ -121,6 +121,7 @@ enum pkv_status group_build(struct group *group, int32_t index,
     group->config = &config->groups[index];
     group->index = index;
     group->num_owners = of->num_owners;
+    group->nodes_per_block = config->prefix_cache ? config_nodes_per_block(config, index) : 1;
     group->shape = (struct gqa_shape){
         .kv_heads = of->config.kv_heads,
         .k_width = of->config.k_width,

@@ -18,6 +18,7 @@ struct group {
     const struct pkv_group_config *config; /* as in force */
     int32_t index;
     int32_t num_owners;
+    int32_t nodes_per_block; /* of the prefix index, that a block spans; 1 without one */
     struct gqa_shape shape;
     struct block_set blocks;
     struct seq_table_set tables;
@@ -31,6 +32,25 @@ struct group {
 static inline bool group_is_paged(const struct group *group)
 {
     return group->blocks.pool != NULL;
+}
+
+/* The entry of a table that ends with node i of a prefix; -1: none does. */
+static inline int32_t group_entry_of_node(const struct group *group, int32_t i)
+{
+    const int32_t span = group->nodes_per_block;
+    return span == 1 ? i : (i + 1) % span == 0 ? i / span : -1;
+}
+
+/* The node with which an entry ends: the one that has the entry's block. */
+static inline int32_t group_node_of_entry(const struct group *group, int32_t entry)
+{
+    return (entry + 1) * group->nodes_per_block - 1;
+}
+
+/* Tokens of so many nodes. */
+static inline int32_t group_tokens_of_nodes(const struct group *group, int32_t num_nodes)
+{
+    return num_nodes * (group->config->block_size / group->nodes_per_block);
 }
 
 /* The tokens that a sequence of this group always sees. */

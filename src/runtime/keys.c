@@ -31,7 +31,8 @@ static enum pkv_status take_config(const struct pkv_cache_config *given,
     if (status != PKV_OK) {
         return status;
     }
-    return config->prefix_cache ? PKV_OK : refuse(PKV_UNSUPPORTED, "prefix_cache is false");
+    return config->prefix_cache ? PKV_OK
+                                : refuse(PKV_UNSUPPORTED, "no prefix_cache, or one beside slots");
 }
 
 /* Which fields count in which blocks, the kept prefix of the sequence's own among them. *fields is
@@ -43,7 +44,7 @@ static enum pkv_status reach_of(const struct pkv_cache_config *config,
     struct seq prototype;
     const enum pkv_status status = seq_options_check(config, options, &prototype, fields);
     return status == PKV_OK
-               ? prefix_reach_of(fields->at, fields->count, config->groups[0].block_size, reach)
+               ? prefix_reach_of(fields->at, fields->count, config_node_tokens(config), reach)
                : status;
 }
 
@@ -52,7 +53,7 @@ static enum pkv_status write_keys(const struct pkv_cache_config *config,
                                   const struct prefix_reach *reach, const struct pkv_prompt *prompt,
                                   int32_t num_keys, struct pkv_block_key *keys)
 {
-    const int32_t block_size = config->groups[0].block_size;
+    const int32_t block_size = config_node_tokens(config);
     const size_t bytes = prefix_content_bytes(block_size);
     const struct prefix_content_writer writer = {
         .fingerprint = fingerprint_of(config),
@@ -89,7 +90,7 @@ enum pkv_status pkv_prefix_keys(const struct pkv_cache_config *given_config,
     if (status != PKV_OK) {
         return status;
     }
-    const int32_t num_keys = min_i32(prompt.num_tokens / config.groups[0].block_size, max_keys);
+    const int32_t num_keys = min_i32(prompt.num_tokens / config_node_tokens(&config), max_keys);
     status = num_keys > 0 ? write_keys(&config, &reach, &prompt, num_keys, keys) : PKV_OK;
     if (status == PKV_OK) {
         *count = num_keys;

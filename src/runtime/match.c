@@ -220,5 +220,8 @@ int32_t match_pending(const pkv_cache *cache, const struct seq *prototype,
             longest = max_i32(longest, shared);
         }
     }
+    if (longest > 0) {
+        longest -= longest % cache->reuse.index->hit_nodes;
+    }
     return max_i32(longest * cache->reuse.block_size - num_cached, 0);
 }

@@ -35,11 +35,12 @@ int32_t pin_find(const struct pin_records *pins, pkv_pin pin)
 
 bool pin_maps(const struct group *group, const struct pin *pin, int32_t i)
 {
+    const int32_t entry = group_entry_of_node(group, i);
     const int32_t kept_prefix =
         pin->kept_prefix >= 0 ? pin->kept_prefix : (int32_t)group->config->kept_prefix;
     const struct seq_table table = seq_table_adopted(
-        &group->tables, kept_prefix, pin->num_nodes * group->config->block_size, pin->max_rewind);
-    return seq_table_maps(&table, i);
+        &group->tables, kept_prefix, group_tokens_of_nodes(group, pin->num_nodes), pin->max_rewind);
+    return entry >= 0 && seq_table_maps(&table, entry);
 }
 
 static void hold_block(struct block_set *blocks, int32_t block)
@@ -58,7 +59,7 @@ static void drop_block(struct block_set *blocks, int32_t block)
     block_drop(blocks, block, NO_SEQ, false);
 }
 
-pkv_pin pin_start(struct pin_records *pins, const struct prefix_ref *nodes, int32_t num_blocks,
+pkv_pin pin_start(struct pin_records *pins, const struct prefix_ref *nodes, int32_t num_nodes,
                   const struct seq *prototype, uint64_t ends_ns)
 {
     const struct prefix_index *index = pins->context->index;
@@ -66,8 +67,8 @@ pkv_pin pin_start(struct pin_records *pins, const struct prefix_ref *nodes, int3
     struct pin *pin = &pins->at[record];
     pins->first_free = pin->next_free;
     pins->num_used++;
-    pin->leaf = nodes[num_blocks - 1];
-    pin->num_nodes = num_blocks;
+    pin->leaf = nodes[num_nodes - 1];
+    pin->num_nodes = num_nodes;
     pin->kept_prefix = prototype->kept_prefix;
     pin->max_rewind = prototype->max_rewind;
     pin->ends_ns = ends_ns;
@@ -75,7 +76,7 @@ pkv_pin pin_start(struct pin_records *pins, const struct prefix_ref *nodes, int3
     prefix_index_hold(pins->context->index, pin->leaf);
     for (int32_t g = 0; g < pins->num_groups; g++) {
         struct group *group = &pins->groups[g];
-        for (int32_t i = 0; i < num_blocks; i++) {
+        for (int32_t i = 0; i < num_nodes; i++) {
             if (pin_maps(group, pin, i)) {
                 hold_block(&group->blocks, prefix_index_block(index, nodes[i], g));
             }
@@ -158,18 +159,19 @@ void pin_end_flushed(struct pin_records *pins)
 }
 
 int32_t pin_excess(const struct pin_records *pins, const struct prefix_ref *nodes,
-                   int32_t num_blocks, const struct seq *prototype)
+                   int32_t num_nodes, const struct seq *prototype)
 {
     int32_t worst = 0;
     for (int32_t g = 0; g < pins->num_groups; g++) {
         const struct group *group = &pins->groups[g];
         const struct seq_table table =
             seq_table_adopted(&group->tables, group_kept_prefix(group, prototype),
-                              num_blocks * group->config->block_size, prototype->max_rewind);
+                              group_tokens_of_nodes(group, num_nodes), prototype->max_rewind);
         int32_t count = group->blocks.num_pinned;
         int32_t num_taken = 0;
-        for (int32_t i = 0; i < num_blocks; i++) {
-            const int32_t block = prefix_index_block(pins->context->index, nodes[i], g);
+        for (int32_t i = 0; i < table.end; i++) {
+            const struct prefix_ref node = nodes[group_node_of_entry(group, i)];
+            const int32_t block = prefix_index_block(pins->context->index, node, g);
             count += seq_table_maps(&table, i) && group->blocks.at[block].num_pins == 0;
             num_taken += seq_table_maps(&table, i) && block_costs_spare(&group->blocks, block);
         }

@@ -9,7 +9,7 @@
 #include "pagedkv/prefix.h"
 #include "runtime/group.h"
 
-/* The nodes of blocks 0 .. num_nodes - 1 are leaf and its ancestors; which of their blocks the pin
+/* Nodes 0 .. num_nodes - 1 of the prefix are leaf and its ancestors; which of their blocks the pin
  * holds follows from kept_prefix and max_rewind. */
 struct pin {
     uint64_t generation;
@@ -40,9 +40,9 @@ struct pin_records {
 /* All records, of which the array is there, are free. */
 void pin_init(struct pin_records *pins, int32_t capacity, uint64_t first_generation);
 
-/* Pins the first num_blocks nodes, for what a sequence like `prototype` sees. There must be a free
+/* Pins the first num_nodes nodes, for what a sequence like `prototype` sees. There must be a free
  * record, and each node must have the blocks. O(blocks). */
-pkv_pin pin_start(struct pin_records *pins, const struct prefix_ref *nodes, int32_t num_blocks,
+pkv_pin pin_start(struct pin_records *pins, const struct prefix_ref *nodes, int32_t num_nodes,
                   const struct seq *prototype, uint64_t ends_ns);
 
 /* Ends a pin, last block first, like a sequence. O(blocks). */
@@ -61,12 +61,12 @@ void pin_end_flushed(struct pin_records *pins);
 /* The index of a live pin; NO_PIN for a stale handle. */
 int32_t pin_find(const struct pin_records *pins, pkv_pin pin);
 
-/* Does this pin, which is in use, hold block i of its prefix in the group? */
+/* Does this pin, which is in use, hold the group's block of node i of its prefix? */
 bool pin_maps(const struct group *group, const struct pin *pin, int32_t i);
 
-/* Blocks by which pinning num_blocks nodes would pass `capacity`, which bounds the pinned blocks of
+/* Blocks by which pinning num_nodes nodes would pass `capacity`, which bounds the pinned blocks of
  * each group as well, in the worst group; 0 when it would not. O(blocks). */
 int32_t pin_excess(const struct pin_records *pins, const struct prefix_ref *nodes,
-                   int32_t num_blocks, const struct seq *prototype);
+                   int32_t num_nodes, const struct seq *prototype);
 
 #endif

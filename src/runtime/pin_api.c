@@ -8,7 +8,7 @@
 #include "runtime/prompt.h"
 #include "runtime/seq_options.h"
 
-/* Blocks of the longest cached prefix that can be pinned. A block less takes at most one block off
+/* Nodes of the longest cached prefix that can be pinned. A node less takes at most one block off
  * any group's count. */
 static int32_t find_pinnable(pkv_cache *cache, const struct seq *prototype,
                              const struct pkv_prompt *prompt)

@@ -35,8 +35,9 @@ static void adopt_in_group(const struct reuse *reuse, struct group *group, int32
     seq_table_set(&group->tables, seq, table->end);
     for (int32_t i = 0; i < table->end; i++) {
         if (seq_table_maps(table, i)) {
-            const int32_t block =
-                prefix_index_block(index, match_node(reuse, i, num_blocks), group->index);
+            const struct prefix_ref node =
+                match_node(reuse, group_node_of_entry(group, i), num_blocks);
+            const int32_t block = prefix_index_block(index, node, group->index);
             block_adopt(&group->blocks, block, slides);
             prefix_index_settle(index, group->index, block, standing);
             seq_table_put(&group->tables, seq, i, block);
@@ -72,14 +73,16 @@ static bool may_merge(const struct group *group, int32_t own)
            seq_table_num_spare(&group->tables) > 0;
 }
 
-/* Entry i of one table, and the node of its content, become one. */
+/* The entry of one table that ends with node i of a prefix, if one does, and that node become one.
+ */
 static void publish_entry(pkv_cache *cache, struct group *group, int32_t seq, int32_t i,
                           struct prefix_ref node)
 {
     struct prefix_index *index = cache->reuse.index;
-    const int32_t own = seq_table_block(&group->tables, seq, i);
+    const int32_t entry = group_entry_of_node(group, i);
+    const int32_t own = entry >= 0 ? seq_table_block(&group->tables, seq, entry) : NO_BLOCK;
     if (own == NO_BLOCK || prefix_index_node_of(index, group->index, own).index != PREFIX_NONE) {
-        return; /* out of the window; or published by a sequence that shares it */
+        return; /* none ends here; out of the window; or published by a sequence that shares it */
     }
     const int32_t canonical = prefix_index_attach(index, node, group->index, own);
     if (canonical == own) {
@@ -91,7 +94,7 @@ static void publish_entry(pkv_cache *cache, struct group *group, int32_t seq, in
     } else if (canonical != NO_BLOCK && may_merge(group, own)) {
         const bool slides = seq_table_slides(&group->tables.at[seq]);
         block_adopt(&group->blocks, canonical, slides);
-        seq_table_put(&group->tables, seq, i, canonical);
+        seq_table_put(&group->tables, seq, entry, canonical);
         block_drop(&group->blocks, own, seq, slides);
         cache->counters.deduplicated_blocks++;
     }
@@ -111,9 +114,12 @@ void publish_met(pkv_cache *cache, int32_t seq, int32_t num_adopted)
     if (num_known > 0) {
         prefix_index_meet(cache->reuse.index, cache->reuse.matched[num_known - 1]);
     }
-    cache->seqs.at[seq].reuse.growth = is_end(cache, num_adopted) ? SEQ_GROWS_HIT
-                                       : is_end(cache, num_known) ? SEQ_GROWS
-                                                                  : SEQ_GROWS_NOT;
+    const bool is_whole = num_adopted > 0 && /* as much as a hit can have of it */
+                          num_known - num_adopted < cache->reuse.index->hit_nodes;
+    cache->seqs.at[seq].reuse.growth = is_end(cache, num_adopted)  ? SEQ_GROWS_HIT
+                                       : !is_end(cache, num_known) ? SEQ_GROWS_NOT
+                                       : is_whole                  ? SEQ_GROWS_HIT
+                                                                   : SEQ_GROWS;
 }
 
 void publish_missed(pkv_cache *cache, const struct seq *prototype, struct prefix_ref furthest)
@@ -180,7 +186,8 @@ static int32_t settle(pkv_cache *cache, const struct group *group, int32_t seq, 
     const struct seq_table *table = &group->tables.at[seq];
     const int32_t *entries = seq_table_entries(&group->tables, seq);
     int32_t count = 0;
-    for (int32_t i = 0; i < cache->seqs.at[seq].reuse.num_published; i++) {
+    const int32_t end = cache->seqs.at[seq].reuse.num_published / group->nodes_per_block;
+    for (int32_t i = 0; i < end; i++) {
         if (seq_table_maps(table, i) &&
             prefix_index_node_of(index, group->index, entries[i]).index != PREFIX_NONE) {
             count++;
@@ -272,9 +279,10 @@ void publish_expect(pkv_cache *cache, int32_t seq, int32_t length)
     }
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
         struct group *group = &cache->groups[g];
-        group->step.publishing[step->num_publishing] = seq_table_maps(&group->tables.at[seq], i)
-                                                           ? seq_table_block(&group->tables, seq, i)
-                                                           : NO_BLOCK;
+        const int32_t entry = group_entry_of_node(group, i);
+        const bool is_mapped = entry >= 0 && seq_table_maps(&group->tables.at[seq], entry);
+        group->step.publishing[step->num_publishing] =
+            is_mapped ? seq_table_block(&group->tables, seq, entry) : NO_BLOCK;
     }
     step->publishing[step->num_publishing++] =
         (struct step_publishing){.seq = seq, .entry = i, .above = of->reuse.newest};
@@ -379,10 +387,11 @@ void publish_again(pkv_cache *cache, int32_t seq)
 int32_t publish_block_of(const pkv_cache *cache, int32_t seq, int32_t group, int32_t i)
 {
     const struct seq_reuse *reuse = &cache->seqs.at[seq].reuse;
-    if (!cache_has_reuse(cache) || i >= reuse->num_published) {
+    const int32_t end = group_node_of_entry(&cache->groups[group], i);
+    if (!cache_has_reuse(cache) || end >= reuse->num_published) {
         return NO_BLOCK;
     }
-    const struct prefix_ref node = ancestor(cache->reuse.index, reuse, i + 1);
+    const struct prefix_ref node = ancestor(cache->reuse.index, reuse, end + 1);
     return prefix_index_node(cache->reuse.index, node) != NULL
                ? prefix_index_block(cache->reuse.index, node, group)
                : NO_BLOCK;

@@ -7,11 +7,22 @@
 #include "base/error.h"
 #include "runtime/fingerprint.h"
 
-static struct prefix_config index_config(const struct pkv_cache_config *config)
+/* What the index needs to know of each group. */
+struct index_groups {
+    int32_t nodes_per_block[CONFIG_MAX_PREFIX_GROUPS];
+};
+
+/* Of the nodes, not of the pools; refers to *groups. */
+static struct prefix_config index_config(const struct pkv_cache_config *config,
+                                         struct index_groups *groups)
 {
+    for (int32_t g = 0; g < config->num_groups; g++) {
+        groups->nodes_per_block[g] = config_nodes_per_block(config, g);
+    }
     return (struct prefix_config){
-        .block_size = config->groups[0].block_size,
+        .block_size = config_node_tokens(config),
         .num_groups = config->num_groups,
+        .nodes_per_block = groups->nodes_per_block,
         .num_nodes = config->num_index_nodes,
         .max_namespaces = config->max_namespaces,
         .masked_key_bits = config->masked_hash_bits,
@@ -19,25 +30,26 @@ static struct prefix_config index_config(const struct pkv_cache_config *config)
     };
 }
 
-/* With fewer nodes than blocks, an index full of old nodes would keep new ones out until the pools
- * fill up. */
+/* With fewer nodes than blocks may need, an index full of old nodes would keep new ones out until
+ * the pools fill up. */
 static enum pkv_status check_num_nodes(const struct pkv_cache_config *config,
                                        const int32_t *num_blocks)
 {
-    int64_t all_blocks = 0;
+    int64_t spanned = 0;
     for (int32_t g = 0; g < config->num_groups; g++) {
-        all_blocks += num_blocks[g];
+        spanned += (int64_t)num_blocks[g] * config_nodes_per_block(config, g);
     }
-    if (config->num_index_nodes != 0 && config->num_index_nodes < all_blocks) {
-        return INVALID("num_index_nodes = %d, below the %lld blocks there are",
-                       config->num_index_nodes, (long long)all_blocks);
+    if (config->num_index_nodes != 0 && config->num_index_nodes < spanned) {
+        return INVALID("num_index_nodes = %d, below the %lld that all blocks span",
+                       config->num_index_nodes, (long long)spanned);
     }
     return PKV_OK;
 }
 
 int64_t reuse_num_nodes(const struct pkv_cache_config *config, const int32_t *num_blocks)
 {
-    const struct prefix_config of = index_config(config);
+    struct index_groups groups;
+    const struct prefix_config of = index_config(config, &groups);
     return prefix_index_nodes_of(&of, num_blocks);
 }
 
@@ -45,7 +57,8 @@ enum pkv_status reuse_add_sizes(const struct pkv_cache_config *config, const int
                                 struct pkv_cache_sizes *sizes)
 {
     struct prefix_sizes index;
-    const struct prefix_config of = index_config(config);
+    struct index_groups groups;
+    const struct prefix_config of = index_config(config, &groups);
     enum pkv_status status = check_num_nodes(config, num_blocks);
     if (status == PKV_OK) {
         status = prefix_index_size(&of, num_blocks, &index);
@@ -65,7 +78,7 @@ enum pkv_status reuse_add_sizes(const struct pkv_cache_config *config, const int
 void reuse_carve(const struct pkv_cache_config *config, struct reuse *reuse, struct carver *carver)
 {
     const int32_t max_blocks =
-        config_blocks_of_cells(config->max_seq_len, config->groups[0].block_size);
+        config_blocks_of_cells(config->max_seq_len, config_node_tokens(config));
     const size_t num_groups = (size_t)config->num_groups;
     reuse->matched = carve(carver, (size_t)max_blocks, sizeof *reuse->matched);
     reuse->windows = carve(carver, num_groups, sizeof *reuse->windows);
@@ -81,7 +94,8 @@ enum pkv_status reuse_build(struct reuse *reuse, const struct pkv_cache_config *
         pools[g] = groups[g].blocks.pool;
         windows[g] = groups[g].config->sliding_window;
     }
-    struct prefix_config of = index_config(config);
+    struct index_groups of_groups;
+    struct prefix_config of = index_config(config, &of_groups);
     of.pools = pools;
     of.windows = windows;
     of.fingerprint = fingerprint_of(config);

@@ -16,11 +16,11 @@
 struct reuse {
     struct prefix_index *index;
     struct seq_tokens_rows tokens;
-    int32_t block_size; /* of all groups */
+    int32_t block_size; /* of a node: the smallest of the groups */
     size_t index_bytes; /* of index and tokens */
 
     /* of the match at hand */
-    struct prefix_ref *matched;    /* [max_blocks] nodes of the cached prefix */
+    struct prefix_ref *matched;    /* [max_nodes of a sequence] nodes of the cached prefix */
     int32_t num_known;             /* nodes of the prompt, some without blocks */
     int32_t num_furthest;          /* leading nodes of them that some group could go on from */
     struct prefix_ref source;      /* the node whose first tokens are copied; the root: none */

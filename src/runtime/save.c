@@ -169,7 +169,9 @@ static void hold_hit(pkv_cache *cache, struct group *group, int32_t seq)
 {
     struct seq_table *table = &group->tables.at[seq];
     const int32_t block_size = group->config->block_size;
-    const int64_t hit = (int64_t)cache->seqs.at[seq].reuse.num_published * block_size;
+    const int32_t num_published = cache->seqs.at[seq].reuse.num_published;
+    const int32_t num_hit = num_published - num_published % cache->reuse.index->hit_nodes;
+    const int64_t hit = group_tokens_of_nodes(group, num_hit);
     const int32_t i = table->hole_end - 1;
     if (i < table->kept_end ||
         i != first_needed_block(hit, group->config->sliding_window, block_size)) {

@@ -18,8 +18,9 @@
 static int32_t cached_block(const pkv_cache *cache, const struct group *group, int32_t seq,
                             int32_t i)
 {
-    return i < cache->seqs.at[seq].reuse.num_published
-               ? prefix_index_block(cache->reuse.index, cache->reuse.matched[i], group->index)
+    const int32_t node = group_node_of_entry(group, i);
+    return node < cache->seqs.at[seq].reuse.num_published
+               ? prefix_index_block(cache->reuse.index, cache->reuse.matched[node], group->index)
                : NO_BLOCK;
 }
 

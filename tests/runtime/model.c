@@ -556,6 +556,7 @@ static void configure(struct model *m, int32_t variant)
     c->config.max_step_tokens = 20;
     c->config.swap_bytes = variant != 3 ? (size_t)4096 << below(m, 6) : 0;
     m->has_continuous = variant >= 3;
+    c->config.prefix_cache = m->has_continuous && below(m, 2) == 0; /* with hits of 0 tokens */
     random_group(m, &c->groups[0], variant != 3, variant == 2);
     if (variant > 0) {
         random_group(m, case_add_group(c), variant < 3, true);

@@ -677,13 +677,8 @@ static void config_is_judged(void)
     c.config.num_index_nodes = 15;
     ASSERT_STATUS(PKV_INVALID_ARGUMENT, pkv_cache_size(&c.config, &sizes));
     c.config.num_index_nodes = 0;
-    case_add_group(&c)->block_size = 8;
+    case_add_group(&c);
     case_add_layer(&c, 1);
-    ASSERT_STATUS(PKV_UNSUPPORTED, pkv_cache_size(&c.config, &sizes));
-    c.groups[1].block_size = 4;
-    c.groups[1].storage = PKV_STORAGE_CONTINUOUS;
-    ASSERT_STATUS(PKV_UNSUPPORTED, pkv_cache_size(&c.config, &sizes));
-    c.groups[1].storage = PKV_STORAGE_PAGED;
     ASSERT_STATUS(PKV_OK, pkv_cache_size(&c.config, &sizes));
 }
 

@@ -29,6 +29,15 @@ void prefix_open(struct runtime_case *c, int32_t num_blocks)
     case_open(c);
 }
 
+int32_t prefix_node_size(const struct runtime_case *c)
+{
+    int32_t smallest = c->groups[0].block_size;
+    for (int32_t g = 1; g < c->config.num_groups; g++) {
+        smallest = c->groups[g].block_size < smallest ? c->groups[g].block_size : smallest;
+    }
+    return smallest;
+}
+
 static uint32_t mixed(uint32_t state, uint64_t value)
 {
     uint64_t z = ((uint64_t)state << 32 | state) ^ (value * 0x9e3779b97f4a7c15u);
@@ -57,7 +66,7 @@ static uint32_t mix_fields(const struct prefix_seq *seq, int32_t block, int32_t 
 static uint32_t next_tag(const struct runtime_case *c, const struct prefix_seq *seq, int32_t i,
                          uint32_t before)
 {
-    const int32_t block_size = c->groups[0].block_size;
+    const int32_t block_size = prefix_node_size(c);
     uint32_t state = before;
     if (i % block_size == 0) {
         state = mix_fields(seq, i / block_size, block_size, state);
@@ -129,7 +138,9 @@ enum pkv_status prefix_admit(struct runtime_case *c, struct prefix_seq *seq, int
     if (status == PKV_OK) {
         CU_ASSERT(admission.num_cached >= 0);
         CU_ASSERT(admission.num_cached < num_tokens || num_tokens == 0);
-        CU_ASSERT_EQUAL(admission.num_cached % c->groups[0].block_size, admission.num_copied);
+        for (int32_t g = 0; g < c->config.num_groups; g++) {
+            CU_ASSERT_EQUAL(admission.num_cached % c->groups[g].block_size, admission.num_copied);
+        }
         CU_ASSERT_EQUAL(admission.num_to_write, num_tokens - admission.num_cached);
         seq->seq.length = admission.num_cached;
         set_tags(c, seq, 0, seq->seq.length);

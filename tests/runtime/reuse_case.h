@@ -26,6 +26,9 @@ void prefix_init(struct runtime_case *c);
 /* The same, opened, with so many blocks. */
 void prefix_open(struct runtime_case *c, int32_t num_blocks);
 
+/* Tokens of a node: the smallest block size. */
+int32_t prefix_node_size(const struct runtime_case *c);
+
 /* A sequence with these options (NULL = none), whose ids are base, base + 1, ... */
 enum pkv_status prefix_create(struct runtime_case *c, struct prefix_seq *seq, int32_t base,
                               const struct pkv_seq_options *options);

@@ -18,7 +18,7 @@ from ._contract import KVCache, cached_attention, gqa_decode_step, group_query_a
 from ._records import (Admission, BlockInfo, Description, Event, FieldUsage, FlushReport, Probe,
                        SequenceInfo, Sizes, Stats, StepView, TicketInfo, TierStats, Usage)
 from ._tiers import DiskTier, RedisTier, Ticket, Tier
-from ._config import CacheConfig, Group, Layer, Options
+from ._config import REQUIRE_HITS, CacheConfig, Group, Layer, Options
 from ._step import Step
 from ._cache import Cache, Pin, Sequence, metrics
 
@@ -27,9 +27,10 @@ __all__ = [
     "Admission", "BlockInfo", "Busy", "Cache", "CacheConfig", "Constants", "Corrupt",
     "Description", "DiskTier", "Event", "FieldUsage", "FlushReport", "Group", "InvalidArgument",
     "KVCache", "Layer", "NeverFits", "NoBlocks", "NoMemory", "NotFound", "NotResident",
-    "Options", "PagedKVError", "Pin", "Probe", "RedisTier", "Sequence", "SequenceInfo",
-    "Shortage", "Sizes", "StaleHandle", "Stats", "Step", "StepView", "StoppedOutput", "Ticket",
-    "TicketInfo", "Tier", "TierStats", "Unsupported", "Usage", "Workspace", "attention",
+    "Options", "PagedKVError", "Pin", "Probe", "REQUIRE_HITS", "RedisTier", "Sequence",
+    "SequenceInfo", "Shortage", "Sizes", "StaleHandle", "Stats", "Step", "StepView",
+    "StoppedOutput", "Ticket", "TicketInfo", "Tier", "TierStats", "Unsupported", "Usage",
+    "Workspace", "attention",
     "build_info", "cached_attention", "gqa_decode_step", "group_query_attention", "metrics",
     "version",
 ]

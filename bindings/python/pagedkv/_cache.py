@@ -479,7 +479,8 @@ class Cache:
         ids = extra = None
         with self._live as pointer:
             if arrays.flag("tokens", tokens):
-                ids = np.zeros((max(1, limit), self.config.groups[0].block_size), np.int32)
+                block_size = min(group.block_size for group in self.config.groups)
+                ids = np.zeros((max(1, limit), block_size), np.int32)
                 extra = np.zeros(ids.shape, np.uint64)
                 check(lib.pkv_events_drain_tokens(pointer, byref(events), size, limit,
                                                   ids.ctypes.data, extra.ctypes.data, byref(number),

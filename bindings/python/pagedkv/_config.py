@@ -13,6 +13,7 @@ from ._operator import ISAS, Constants, MAX_THREADS, set_constants, take_constan
 from ._records import Sizes, key_of, read
 from ._tiers import Tier
 
+REQUIRE_HITS = _abi.PKV_REQUIRE_HITS
 STORAGES = {"paged": _abi.PKV_STORAGE_PAGED, "continuous": _abi.PKV_STORAGE_CONTINUOUS}
 U64 = 2**64 - 1
 
@@ -90,7 +91,7 @@ class Layer:
 _COUNTS = ("max_seqs", "max_seq_len", "max_step_rows", "max_step_tokens", "num_index_nodes",
            "max_namespaces", "watermark_blocks", "max_pinned_blocks", "num_events",
            "masked_hash_bits", "min_blank_percent", "num_tier_threads", "max_tickets",
-           "max_store_blocks")
+           "max_store_blocks", "required")
 _FLAGS = ("poison_freed", "zero_freed", "prefix_cache", "event_tokens", "check_tokens",
           "no_partial_hits", "no_write_behind")
 
@@ -137,6 +138,7 @@ class CacheConfig:
     max_tickets: int = 0
     max_store_blocks: int = 0
     no_write_behind: bool = False
+    required: int = 0  # REQUIRE_HITS
 
     def __post_init__(self):
         for name, kind in (("groups", Group), ("layers", Layer), ("tiers", Tier)):

@@ -154,7 +154,7 @@ class Managed(Fuzzed):
             metrics_label="x", poison_freed=False, zero_freed=False, check_tokens=False,
             no_partial_hits=False,
             min_blank_percent=0, swap_bytes=4096, swap_path=None, tiers=(), num_tier_threads=0,
-            max_tickets=0, max_store_blocks=0, no_write_behind=False))
+            max_tickets=0, max_store_blocks=0, no_write_behind=False, required=0))
 
     def test_groups_and_layers(self):
         def call(num_heads, group, kv_layer, constants, **arguments):

@@ -253,6 +253,9 @@ pub struct Config {
     pub max_store_blocks: usize,
     /// Blocks are stored by [`store_prefix`](crate::Cache::store_prefix) alone.
     pub no_write_behind: bool,
+    /// With the prefix cache, prompts can be hit: beside a continuous group the configuration is
+    /// refused, instead of a cache whose hits are all 0.
+    pub requires_hits: bool,
 }
 
 impl Default for Config {
@@ -282,6 +285,7 @@ impl Default for Config {
             max_tickets: 0,
             max_store_blocks: 0,
             no_write_behind: false,
+            requires_hits: false,
         }
     }
 }
@@ -347,6 +351,7 @@ impl Config {
         raw.max_tickets = int("max_tickets", self.max_tickets)?;
         raw.max_store_blocks = int("max_store_blocks", self.max_store_blocks)?;
         raw.no_write_behind = self.no_write_behind;
+        raw.required = if self.requires_hits { ffi::PKV_REQUIRE_HITS as u64 } else { 0 };
         visit(&raw)
     }
 }

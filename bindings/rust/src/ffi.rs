@@ -109,6 +109,7 @@ c_constants! {
     PKV_NORM_BEFORE_ROPE = 1;
     PKV_STORAGE_PAGED = 0;
     PKV_STORAGE_CONTINUOUS = 1;
+    PKV_REQUIRE_HITS = 1;
     PKV_MAX_TIERS = 4;
     PKV_MAX_TIER_NAME = 95;
     PKV_TICKET_FINDING = 0;
@@ -442,6 +443,7 @@ c_structs! {
         pub max_tickets: i32,
         pub max_store_blocks: i32,
         pub no_write_behind: bool,
+        pub required: u64,
     }
 
     pub struct pkv_cache_sizes {
