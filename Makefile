@@ -72,7 +72,6 @@ vnni     := -mavx512vnni -mavx512vbmi -mavx512bw -mavx512dq -mavx512vl -mfma -mf
 $(call kernels,avx512vnni,x86_64%,$(vnni))
 $(call kernels,avx512bf16,x86_64%,-mavx512bf16 $(vnni))
 $(OBJ)/src/alloc/build_info.o:        local = $(openmp) $(hiredis_info)
-$(OBJ)/src/attn/block_scores.o:       local = $(fast)
 $(OBJ)/src/attn/%.o:                  local = $(openmp) -Wno-unknown-pragmas
 $(OBJ)/src/%.o:   includes = -Iinclude -Isrc
 $(OBJ)/bench/%.o: includes = -Iinclude -Isrc -Ibench -Ibench/support

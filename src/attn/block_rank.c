@@ -8,7 +8,6 @@
 #include "attn/check_reach.h"
 #include "attn/check_rows.h"
 #include "attn/check_tables.h"
-#include "attn/dispatch.h"
 #include "attn/gqa_plan.h"
 #include "attn/overlap.h"
 #include "attn/top_blocks.h"
@@ -253,7 +252,6 @@ static enum pkv_status rank_layer(pkv_workspace *workspace, const struct ranking
     };
     struct block_scores scores = {
         .run = &run,
-        .dot = dispatch_kernels(PKV_ISA_SCALAR),
         .bounds = r->rank.bounds,
         .slot_blocks = r->slot_blocks,
         .num_lists = r->args.batch > 0 ? r->args.num_selected_lists / r->args.batch : 1,

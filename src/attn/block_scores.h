@@ -13,18 +13,15 @@
 /* What the scores of a layer's rows are computed from, and scratch. */
 struct block_scores {
     const struct run *run;
-    const struct kernels *dot; /* the same on every machine */
-    const float *bounds;       /* [blocks][kv_heads][2][k_width] */
-    int32_t slot_blocks;       /* of a row without a table */
-    int32_t num_lists;         /* of a row: 1, or one for each KV head */
-    int32_t tile_blocks;       /* that are scored together */
+    const float *bounds; /* [blocks][kv_heads][2][k_width] */
+    int32_t slot_blocks; /* of a row without a table */
+    int32_t num_lists;   /* of a row: 1, or one for each KV head */
     size_t q_stride;
     float *head;   /* [k_width], a query head as it is prepared */
     float *spare;  /* [k_width], of prepare_head */
-    float *q;      /* [num_heads][q_stride]: what is below 0, then what is not, each k_width */
+    float *q;      /* [num_heads][q_stride]: what is below 0, then what is not, each padded */
     float *slack;  /* [num_heads], added to every bound of the head */
-    float *wide;   /* [tile_blocks][kv_heads][2][k_width], bounds moved apart */
-    float *tile;   /* [num_heads][TILE_KEYS] */
+    float *block;  /* [num_heads], bounds of one block */
     float *scores; /* [num_lists][max_candidates], of a row */
 };
 

@@ -9,6 +9,7 @@
  *                 fused multiply-add, then lanes are reduced in halves (i + n/2, i + n/4, ..)
  *   softmax       over one tile of at most TILE_KEYS scores; its sum is reduced as a dot is
  *   weighted_sum  per channel, the tile's keys in ascending order
+ *   bound         lane l of 16 sums channels l, l + 16, .., then lanes in halves; nothing is fused
  *
  * Nothing is read past a vector's last channel. Scratch (q, acc, scores) is padded to a multiple of
  * PAD_LANES floats a query, and the padding of q and acc is zero. */
@@ -155,6 +156,22 @@ struct kernel_weighted_sum_job {
 };
 typedef void kernel_weighted_sum(const struct kernel_weighted_sum_job *job);
 
+/* scores[i] = the sum over channels c of
+ *     below[i][c] * (least[c] - |least[c]| * share)
+ *     + above[i][c] * (greatest[c] + |greatest[c]| * share)
+ * A query is below, then above, each padded with zeros. The same bits at every level. */
+struct kernel_bound_job {
+    const float *q; /* [num_queries][q_stride] */
+    size_t q_stride;
+    int num_queries;
+    size_t width;
+    const float *bounds; /* least [width], greatest [width] */
+    const float *next;   /* bounds that will be wanted soon, or NULL */
+    float share;
+    float *scores; /* [num_queries] */
+};
+typedef void kernel_bound(const struct kernel_bound_job *job);
+
 /* x[i] = x[i] * factor */
 typedef void kernel_scale(float *x, size_t count, float factor);
 
@@ -181,6 +198,7 @@ struct kernels {
     kernel_weighted_sum *weighted_sum_int8;
     kernel_softmax *softmax;
     kernel_weighted_sum *weighted_sum;
+    kernel_bound *bound;
     kernel_scale *scale;
     kernel_merge *merge;
     kernel_softcap *softcap;

@@ -15,6 +15,7 @@
  *
  * and includes this file. The order of operations is stated in kernels.h; register blocks change
  * how many sums are in flight, never the order within one. */
+#include "attn/kernels_bound.h"
 #include "attn/kernels_convert.h"
 #include "attn/kernels_dot.h"
 #include "attn/kernels_math.h"
@@ -31,6 +32,7 @@ const struct kernels KERNELS = {
     .dot_packed = KERNELS_DOT_PACKED,
     .softmax = softmax,
     .weighted_sum = weighted_sum,
+    .bound = bound,
     .scale = scale_floats,
     .merge = merge_floats,
     .softcap = softcap_floats,

@@ -16,7 +16,7 @@
  * on its own rounding, and that rounding. */
 static double score_slack(const struct rank_case *c, double size)
 {
-    return 3 * (c->width / 2 + 8) * 0x1p-23 * size + 1e-35;
+    return 3 * (c->width / 16 + 10) * 0x1p-23 * size + 1e-35;
 }
 
 /* A bound is a bound in floating point too: with one key in a block, the score is not below the

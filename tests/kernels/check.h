@@ -75,6 +75,7 @@ extern const size_t num_shape_widths, num_shape_keys, num_shape_queries;
 /* The cases. */
 void check_widen(struct check *check);
 void check_narrow(struct check *check);
+void check_bound(struct check *check);
 void check_scale(struct check *check);
 void check_merge(struct check *check);
 void check_softcap(struct check *check);

@@ -27,6 +27,7 @@ struct kernel_case {
 static const struct kernel_case cases[] = {
     {"widen", check_widen, EVERY_DTYPE, false, false},
     {"narrow", check_narrow, FLOAT_DTYPES, false, false},
+    {"bound", check_bound, 0, false, false},
     {"scale", check_scale, 0, false, false},
     {"merge", check_merge, 0, false, false},
     {"softcap", check_softcap, 0, false, false},
