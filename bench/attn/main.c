@@ -12,6 +12,7 @@
 #include "limits.h"
 #include "measure.h"
 #include "options.h"
+#include "ranker.h"
 #include "report.h"
 
 /* Of all cases of a group together. */
@@ -148,34 +149,57 @@ static void take_turn(struct bench *bench, struct layer *layer, struct turns *tu
     samples_add(&turns->share, report_limit(&layer->spec, walk, fma) / time);
 }
 
+/* Choosing what a case selects. */
+static void take_rank(struct ranker *ranker, struct turns *turns)
+{
+    double start = measure_now();
+    ranker_fill_bounds(ranker);
+    samples_add(&turns->bounds, measure_now() - start);
+    start = measure_now();
+    ranker_run(ranker);
+    samples_add(&turns->rank, measure_now() - start);
+}
+
 static void run_group(struct bench *bench, struct group *group)
 {
     const int n = group->num_cases;
     struct layer *layers = measure_calloc((size_t)n, sizeof layers[0]);
     struct turns *turns = measure_calloc((size_t)n, sizeof turns[0]);
+    struct ranker *rankers = measure_calloc((size_t)n, sizeof rankers[0]);
     report_head(group);
     for (int i = 0; i < n; i++) {
         layer_create(&group->cases[i].spec, i > 0 && group->has_one_pool ? &layers[0] : NULL,
                      &layers[i]);
         layer_run(&layers[i]);
+        if (layers[i].spec.selected > 0) {
+            ranker_create(&layers[i], &rankers[i]);
+        }
     }
     for (int32_t turn = 0; turn < bench->options.repeats; turn++) {
         for (int i = 0; i < n; i++) {
             take_turn(bench, &layers[i], &turns[i]);
+            if (rankers[i].layer != NULL) {
+                take_rank(&rankers[i], &turns[i]);
+            }
         }
     }
     for (int i = 0; i < n; i++) {
         report_case(&group->cases[i], &turns[i], &turns[0], &bench->highest);
+        if (rankers[i].layer != NULL) {
+            report_rank(&rankers[i], &turns[i]);
+        }
         if (bench->csv != NULL) {
             report_csv_case(bench->csv, group, &group->cases[i], bench->threads,
                             pkv_isa_name(bench->isa), &turns[i], &bench->highest);
         }
     }
     for (int i = n - 1; i >= 0; i--) {
+        ranker_destroy(&rankers[i]);
         layer_destroy(&layers[i]);
     }
     free(layers);
     free(turns);
+    free(rankers);
 }
 
 /* What the options leave to the library's choice, as it chose. */

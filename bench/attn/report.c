@@ -55,6 +55,17 @@ void report_case(const struct attn_case *c, const struct turns *turns, const str
     fflush(stdout);
 }
 
+void report_rank(const struct ranker *ranker, const struct turns *turns)
+{
+    const int32_t blocks = ranker->args.batch * ranker->args.max_blocks;
+    const double time = samples_median(&turns->rank);
+    printf("%-44s %9.3f %8.3f .. %7.3f %6.1f    one thread; bounds %.1f us a block\n",
+           "  rank of all blocks by their bounds", 1e3 * time, 1e3 * samples_min(&turns->rank),
+           1e3 * samples_max(&turns->rank), 1e-9 * (double)ranker->bounds_bytes / time,
+           1e6 * samples_median(&turns->bounds) / blocks);
+    fflush(stdout);
+}
+
 void report_csv_head(FILE *csv)
 {
     fputs("group,case,model,heads,kv_heads,width,rows,q_len,keys,window,kept_prefix,shared,"
