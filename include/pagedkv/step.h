@@ -73,6 +73,14 @@ struct pkv_batch {
      * pkv_prompt. cu_bidirectional [num_rows + 1] begins with 0 and never falls; NULL = none. */
     const struct pkv_token_range *bidirectional;
     const int32_t *cu_bidirectional;
+    /* Trees of drafts (attn.h): [sum of q_lens], for each token the number of its parent among the
+     * row's new tokens, below its own, or -1: a root, whose parent is the sequence's last committed
+     * token. NULL, and -1, 0, 1, .. in a row: chains. A row that is a tree has at most
+     * PKV_MAX_TREE_TOKENS tokens and no bidirectional range among them. A token's position is its
+     * depth behind the committed tokens, so windows and rope follow the path; cells are taken as
+     * for any q_len tokens, and max_seq_len counts them. The step ends with pkv_step_commit_path.
+     */
+    const int32_t *parents;
 };
 
 /* Opens a step: reserves cells for the new tokens of a batch in every group, and plans its
@@ -88,14 +96,13 @@ struct pkv_batch {
  * no blocks or passes a quota; PKV_STALE_HANDLE, and the last error names the row;
  * PKV_INVALID_ARGUMENT for a sequence listed twice, a row past max_seq_len or its max_tokens, a
  * position outside the cos/sin tables, a bidirectional range that is cut or unsound (the last error
- * names the row and the range), with config.check_tokens a token that is not the prompt's (the last
- * error names the row and the position), or more rows or tokens than the configuration allows;
- * PKV_NOT_RESIDENT for a sequence that is swapped out (swap.h); PKV_BUSY while a step is open,
- * another call copies a sequence, or the cache is closed; PKV_NO_MEMORY while scratch still grows.
- * On a refusal nothing has changed, except that with PKV_NO_BLOCKS, PKV_NEVER_FITS and
- * PKV_NO_MEMORY pins whose time is up by batch->now_ns have ended. Any thread; O(rows + tokens +
- * blocks taken).
- */
+ * names the row and the range), parents that are no tree or above its bound, with
+ * config.check_tokens a token that is not the prompt's (the last error names the row and the
+ * position), or more rows or tokens than the configuration allows; PKV_NOT_RESIDENT for a sequence
+ * that is swapped out (swap.h); PKV_BUSY while a step is open, another call copies a sequence, or
+ * the cache is closed; PKV_NO_MEMORY while scratch still grows. On a refusal nothing has changed,
+ * except that with PKV_NO_BLOCKS, PKV_NEVER_FITS and PKV_NO_MEMORY pins whose time is up by
+ * batch->now_ns have ended. Any thread; O(rows + tokens + blocks taken). */
 PKV_API PKV_NODISCARD enum pkv_status pkv_step_begin(pkv_cache *cache,
                                                      const struct pkv_batch *batch, pkv_step *step,
                                                      struct pkv_shortage *shortage);
@@ -179,13 +186,31 @@ pkv_step_run_task(pkv_cache *cache, pkv_step step, enum pkv_phase phase, int32_t
  *
  * num_keep [rows that joined]: of row i the first num_keep[i] tokens are kept, in [0, q_len]; the
  * rest is dropped, such as rejected drafts. A bidirectional range is kept or dropped whole. NULL =
- * all.
+ * all. Of a tree of drafts only tokens that are a chain, each the parent of the next, are kept so.
  *
- * Returns PKV_OK; PKV_INVALID_ARGUMENT, with the step still open, for a num_keep out of range, a
- * layer with pages that was not attended, or tasks that are left; PKV_STALE_HANDLE. It takes no
- * memory. The step's thread; O(rows * groups + blocks touched). */
+ * Returns PKV_OK; PKV_INVALID_ARGUMENT, with the step still open, for a num_keep out of range,
+ * tokens of a tree that are no chain, a layer with pages that was not attended, or tasks that
+ * are left; PKV_STALE_HANDLE. It takes no memory. The step's thread; O(rows * groups + blocks
+ * touched). */
 PKV_API PKV_NODISCARD enum pkv_status pkv_step_commit(pkv_cache *cache, pkv_step step,
                                                       const int32_t *num_keep);
+
+/* Ends a step and keeps one path of each row's tree of drafts: the keys and values of its tokens
+ * are moved together, in all layers, so that the sequences are as if a step had appended these
+ * tokens alone. Then as pkv_step_commit.
+ *
+ * num_keep [rows that joined]: of row i the path has num_keep[i] tokens, in [0, q_len]. path
+ * [sum of num_keep], row after row: their numbers among the row's new tokens, each the child of
+ * the one before and the first a root; so a row that is a chain keeps 0, 1, 2, .. . path may be
+ * NULL when nothing is kept. Both arrays are read during the call and must not change meanwhile.
+ *
+ * Returns PKV_OK; PKV_INVALID_ARGUMENT, with the step still open and nothing moved, for a
+ * num_keep out of range, a path that is none (the last error names the entry), a layer with
+ * pages that was not attended, or tasks that are left; PKV_STALE_HANDLE. It takes no memory. The
+ * step's thread; the mutex is not held while cells are moved. O(bytes of the cells kept), and
+ * what pkv_step_commit costs. */
+PKV_API PKV_NODISCARD enum pkv_status
+pkv_step_commit_path(pkv_cache *cache, pkv_step step, const int32_t *num_keep, const int32_t *path);
 
 /* Ends a step as if it had never begun: lengths and tables are as before, reserved blocks are
  * released.
@@ -233,6 +258,8 @@ struct pkv_step_view {
      * those of this step's tokens alone. [num_rows + 1]. */
     const struct pkv_token_range *bidirectional;
     const int32_t *cu_bidirectional;
+    /* [num_tokens], as in the batch; NULL when it had none. */
+    const int32_t *parents;
 };
 
 /* Describes one group's part of an open step.

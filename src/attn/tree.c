@@ -36,7 +36,7 @@ static size_t words_of(const struct gqa_row *row, const int32_t *parents)
     return tokens * gqa_row_draft_words(row) + (tokens + 1) / 2;
 }
 
-static void fill_depths(const int32_t *parents, int32_t count, int32_t *depths)
+void tree_fill_depths(const int32_t *parents, int32_t count, int32_t *depths)
 {
     for (int32_t i = 0; i < count; i++) {
         depths[i] = parents[i] < 0 ? 0 : depths[parents[i]] + 1;
@@ -84,7 +84,7 @@ bool tree_fill_rows(pkv_plan *plan, const struct gqa_shape *shape, const int32_t
             uint64_t *drafts = at;
             int32_t *depths =
                 (int32_t *)(void *)(at + (size_t)row->q_len * gqa_row_draft_words(row));
-            fill_depths(parents + row->q_begin, row->q_len, depths);
+            tree_fill_depths(parents + row->q_begin, row->q_len, depths);
             row->depths = depths;
             row->drafts = drafts;
             fill_drafts(row, shape, parents + row->q_begin, drafts);

@@ -22,6 +22,9 @@ int32_t tree_first_fault(const int32_t *parents, int32_t count);
 /* True when each token's parent is the one before it. O(count). */
 bool tree_is_chain(const int32_t *parents, int32_t count);
 
+/* depths [count] of a sound list. O(count). */
+void tree_fill_depths(const int32_t *parents, int32_t count, int32_t *depths);
+
 /* Fills depths and drafts of the plan's rows. parents, one for each token of the packed q, are
  * sound; kept prefixes and lengths of the rows are there. false when there is no memory. O(tokens *
  * depth). */

@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "attn/tree.h"
 #include "base/build.h"
 #include "base/error.h"
 #include "base/sized.h"
@@ -99,12 +100,19 @@ enum pkv_status batch_take(const struct pkv_cache_config *config, const struct p
     return status == PKV_OK ? check_range_counts(batch, row) : status;
 }
 
+/* The position of token i of a row, behind the `length` that its sequence has. */
+static int32_t position_of(const struct step *step, int32_t row, int32_t length, int32_t i)
+{
+    return length + (step->has_parents ? step->depths[step->cu_seqlens[row] + i] : i);
+}
+
 /* Rope reads a row of its cos/sin tables for each new token, so that row must exist. */
 static enum pkv_status check_positions(const pkv_cache *cache, int32_t row,
                                        const int64_t *position_ids, int32_t length, int32_t q_len)
 {
     for (int32_t i = 0; cache->rope_positions != INT64_MAX && i < q_len; i++) {
-        const int64_t position = position_ids != NULL ? position_ids[i] : length + i;
+        const int64_t position =
+            position_ids != NULL ? position_ids[i] : position_of(&cache->step, row, length, i);
         if (position < 0 || position >= cache->rope_positions) {
             return INVALID(
                 "row %d: position %lld of token %d is outside [0, rope_positions = %lld)", row,
@@ -145,6 +153,52 @@ static enum pkv_status resolve_ranges(pkv_cache *cache, const struct pkv_batch *
     return status;
 }
 
+/* The parents of a row become the step's. A tree has a bound that chains have not, and no
+ * bidirectional range. */
+static enum pkv_status resolve_parents(pkv_cache *cache, const struct pkv_batch *batch, int32_t row)
+{
+    struct step *step = &cache->step;
+    const int32_t first = step->cu_seqlens[row];
+    const int32_t q_len = q_len_of(batch, row);
+    if (batch->parents == NULL || q_len == 0) {
+        return PKV_OK;
+    }
+    const int32_t *parents = batch->parents + first;
+    const int32_t fault = tree_first_fault(parents, q_len);
+    if (fault < q_len) {
+        return INVALID("row %d: parents[%d] = %d: the parent of token %d is outside [-1, %d)", row,
+                       first + fault, parents[fault], fault, fault);
+    }
+    if (q_len > PKV_MAX_TREE_TOKENS && !tree_is_chain(parents, q_len)) {
+        return INVALID("row %d: a tree of %d tokens, above %d", row, q_len, PKV_MAX_TREE_TOKENS);
+    }
+    memcpy(step->parents + first, parents, (size_t)q_len * sizeof *parents);
+    tree_fill_depths(parents, q_len, step->depths + first);
+    return PKV_OK;
+}
+
+static enum pkv_status check_tree_ranges(const struct step *step, int32_t row)
+{
+    const bool is_tree = step->has_parents && !tree_is_chain(step->parents + step->cu_seqlens[row],
+                                                             step_q_len(step, row));
+    return is_tree && step->cu_ranges[row + 1] > step->cu_ranges[row]
+               ? INVALID("row %d: a tree of drafts with a bidirectional range of new tokens", row)
+               : PKV_OK;
+}
+
+/* Token `at` of those given is not what the prompt has at `position`. */
+static enum pkv_status refuse_token(const pkv_cache *cache, int32_t row, const struct seq *seq,
+                                    int32_t position, const struct pkv_prompt *tokens, int32_t at)
+{
+    const struct pkv_prompt admitted = seq_tokens_at(
+        &cache->reuse.tokens, sequence_index(&cache->seqs, seq), &seq->tokens, position, 1);
+    return INVALID("row %d, position %d: token %d (token_extra %llx) is not that of the prompt "
+                   "admitted, %d (%llx)",
+                   row, position, tokens->token_ids[at],
+                   (unsigned long long)prompt_extra(tokens, at), admitted.token_ids[0],
+                   (unsigned long long)prompt_extra(&admitted, 0));
+}
+
 /* With config.check_tokens, a row of a prompt brings what admission was given. */
 static enum pkv_status check_prompt(const pkv_cache *cache, const struct pkv_batch *batch,
                                     int32_t row, const struct seq *seq)
@@ -155,18 +209,17 @@ static enum pkv_status check_prompt(const pkv_cache *cache, const struct pkv_bat
     if (!cache->config.check_tokens || !cache_has_reuse(cache) || q_len == 0) {
         return PKV_OK;
     }
-    const struct pkv_prompt tokens = batch_tokens(batch, cache->step.cu_seqlens[row], q_len);
-    const int32_t at = seq_tokens_mismatch(rows, index, &seq->tokens, seq->length, &tokens);
-    if (at < 0) {
-        return PKV_OK;
+    const int32_t first = cache->step.cu_seqlens[row];
+    for (int32_t i = 0, count; i < q_len; i += count) {
+        count = cache->step.has_parents ? 1 : q_len; /* of a tree, each at its depth */
+        const int32_t position = position_of(&cache->step, row, seq->length, i);
+        const struct pkv_prompt tokens = batch_tokens(batch, first + i, count);
+        const int32_t at = seq_tokens_mismatch(rows, index, &seq->tokens, position, &tokens);
+        if (at >= 0) {
+            return refuse_token(cache, row, seq, position + at, &tokens, at);
+        }
     }
-    const struct pkv_prompt admitted =
-        seq_tokens_at(rows, index, &seq->tokens, seq->length + at, 1);
-    return INVALID("row %d, position %d: token %d (token_extra %llx) is not that of the prompt "
-                   "admitted, %d (%llx)",
-                   row, seq->length + at, tokens.token_ids[at],
-                   (unsigned long long)prompt_extra(&tokens, at), admitted.token_ids[0],
-                   (unsigned long long)prompt_extra(&admitted, 0));
+    return PKV_OK;
 }
 
 /* What rows touch lies far apart: it is prefetched while all rows are resolved, before the first is
@@ -221,11 +274,17 @@ static enum pkv_status resolve_row(pkv_cache *cache, const struct pkv_batch *bat
     prefetch_row(cache, step->seqs[row], seq->length);
     step->cu_seqlens[row + 1] = step->cu_seqlens[row] + q_len;
     step->kv_lens[row] = seq->length + q_len;
-    enum pkv_status status = check_positions(cache, row, position_ids, seq->length, q_len);
+    enum pkv_status status = resolve_parents(cache, batch, row);
+    if (status == PKV_OK) {
+        status = check_positions(cache, row, position_ids, seq->length, q_len);
+    }
     if (status == PKV_OK) {
         status = check_prompt(cache, batch, row, seq);
     }
-    return status == PKV_OK ? resolve_ranges(cache, batch, row) : status;
+    if (status == PKV_OK) {
+        status = resolve_ranges(cache, batch, row);
+    }
+    return status == PKV_OK ? check_tree_ranges(step, row) : status;
 }
 
 enum pkv_status batch_resolve(pkv_cache *cache, const struct pkv_batch *batch, int32_t *row)
@@ -242,6 +301,7 @@ enum pkv_status batch_resolve(pkv_cache *cache, const struct pkv_batch *batch, i
     cache->batch_stamp++;
     cache->step.cu_seqlens[0] = 0;
     cache->step.cu_ranges[0] = 0;
+    cache->step.has_parents = batch->parents != NULL;
     enum pkv_status status = PKV_OK;
     for (int32_t i = 0; status == PKV_OK && i < batch->num_rows; i++) {
         status = resolve_row(cache, batch, i);

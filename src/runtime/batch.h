@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * batch.h: a caller's batch, checked and resolved into rows of the step. Resolving writes the
- * arrays of a step that is not open (seqs, cu_seqlens, kv_lens, ranges) and nothing else; how many
- * of the rows join is decided afterwards. O(rows + tokens). */
+ * arrays of a step that is not open (seqs, cu_seqlens, kv_lens, ranges, parents) and nothing else;
+ * how many of the rows join is decided afterwards. O(rows + tokens). */
 #ifndef PKV_RUNTIME_BATCH_H
 #define PKV_RUNTIME_BATCH_H
 

@@ -142,6 +142,23 @@ void seq_tokens_write(struct seq_tokens_rows *rows, int32_t seq, struct seq_toke
     of->num_known = max_i32(of->num_prompt, end);
 }
 
+void seq_tokens_move(struct seq_tokens_rows *rows, int32_t seq, struct seq_tokens *of,
+                     int32_t first, const int32_t *path, int32_t count)
+{
+    int32_t *ids = seq_tokens_ids(rows, seq) + first;
+    uint64_t *extra = of->has_extra ? seq_tokens_extra(rows, seq) + first : NULL;
+    for (int32_t k = 0; k < count; k++) {
+        if (path[k] == k) {
+            continue;
+        }
+        of->num_prompt = min_i32(of->num_prompt, first + k);
+        ids[k] = ids[path[k]];
+        if (extra != NULL) {
+            extra[k] = extra[path[k]];
+        }
+    }
+}
+
 void seq_tokens_cut(struct seq_tokens *of, int32_t length)
 {
     of->num_prompt = min_i32(of->num_prompt, length);

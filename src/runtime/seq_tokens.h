@@ -67,6 +67,11 @@ void seq_tokens_admit(struct seq_tokens_rows *rows, int32_t seq, struct seq_toke
 void seq_tokens_write(struct seq_tokens_rows *rows, int32_t seq, struct seq_tokens *of,
                       int32_t first, const struct pkv_prompt *tokens);
 
+/* Token first + path[k], which the step at hand wrote, becomes token first + k; path [count]
+ * ascends, path[k] >= k. Where this writes over the prompt, the sequence leaves it. */
+void seq_tokens_move(struct seq_tokens_rows *rows, int32_t seq, struct seq_tokens *of,
+                     int32_t first, const int32_t *path, int32_t count);
+
 /* Prefetches the place of token `at`. */
 static inline void seq_tokens_prefetch(const struct seq_tokens_rows *rows, int32_t seq, int32_t at)
 {

@@ -18,6 +18,8 @@ void step_carve(const struct pkv_cache_config *config, struct step *step, struct
     step->position_ids = carve(carver, max_tokens, sizeof *step->position_ids);
     step->ranges = carve(carver, max_tokens, sizeof *step->ranges);
     step->cu_ranges = carve(carver, max_rows + 1, sizeof *step->cu_ranges);
+    step->parents = carve(carver, max_tokens, sizeof *step->parents);
+    step->depths = carve(carver, max_tokens, sizeof *step->depths);
 }
 
 pkv_step step_handle(const struct step *step)

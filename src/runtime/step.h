@@ -11,7 +11,8 @@
  *   batch        a caller's batch, checked and resolved into rows
  *   step_plan    the attention plan of each group
  *   step_begin   pkv_step_begin and its dry run, pkv_step_fits
- *   step_end     pkv_step_commit, pkv_step_abort
+ *   step_path    the paths of draft trees that a commit keeps
+ *   step_end     pkv_step_commit, pkv_step_commit_path, pkv_step_abort
  *   step_layer   one layer of the open step, checked
  *   step_attend  pkv_step_attend
  *   step_tasks   pkv_step_layer_begin and what runs its tasks
@@ -73,11 +74,13 @@ struct step_publishing {
  *
  *   cu_seqlens[i + 1] - cu_seqlens[i] = new tokens of row i,  cu_seqlens[num_rows] = num_tokens
  *   kv_lens[i] = length of its sequence + those
- *   ranges [cu_ranges[i], cu_ranges[i + 1]) = bidirectional ranges of row i, of those tokens */
+ *   ranges [cu_ranges[i], cu_ranges[i + 1]) = bidirectional ranges of row i, of those tokens
+ *   parents, depths of row i's tokens from cu_seqlens[i] on (attn/tree.h), if has_parents */
 struct step {
     uint64_t generation;
     bool is_open;
     bool has_position_ids;
+    bool has_parents;
     int32_t num_rows;
     int32_t num_tokens;
     int32_t *seqs;                  /* [max_step_rows] sequence indices, the rows of the tables */
@@ -86,6 +89,8 @@ struct step {
     int64_t *position_ids;          /* [max_step_tokens] */
     struct pkv_token_range *ranges; /* [max_step_tokens] */
     int32_t *cu_ranges;             /* [max_step_rows + 1] */
+    int32_t *parents;               /* [max_step_tokens] */
+    int32_t *depths;                /* [max_step_tokens] */
 
     /* Hints of publish_expect: sequences that will publish, unless not all is kept. */
     struct step_publishing *publishing; /* [max_step_rows] */

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "runtime/publish.h"
 #include "runtime/seq_life.h"
+#include "runtime/step_path.h"
 #include "runtime/step_row.h"
 
 /* What the layers attended in this step have read. */
@@ -85,15 +86,29 @@ static enum pkv_status check_num_keep(const struct step *step, int32_t row, int3
     return PKV_OK;
 }
 
-static enum pkv_status check_commit(const pkv_cache *cache, const int32_t *num_keep)
+/* num_keep NULL = all. */
+static enum pkv_status check_num_keeps(const struct step *step, const int32_t *num_keep)
+{
+    enum pkv_status status = PKV_OK;
+    for (int32_t i = 0; status == PKV_OK && num_keep != NULL && i < step->num_rows; i++) {
+        status = check_num_keep(step, i, num_keep[i]);
+    }
+    return status;
+}
+
+static enum pkv_status check_chains(const struct step *step, const int32_t *num_keep)
+{
+    enum pkv_status status = PKV_OK;
+    for (int32_t i = 0; status == PKV_OK && i < step->num_rows; i++) {
+        status =
+            step_path_check_chain(step, i, num_keep != NULL ? num_keep[i] : step_q_len(step, i));
+    }
+    return status;
+}
+
+static enum pkv_status check_attended(const pkv_cache *cache)
 {
     const struct step *step = &cache->step;
-    for (int32_t i = 0; num_keep != NULL && i < step->num_rows; i++) {
-        const enum pkv_status keep = check_num_keep(step, i, num_keep[i]);
-        if (keep != PKV_OK) {
-            return keep;
-        }
-    }
     const enum pkv_status status = step_check_no_tasks(step);
     if (status != PKV_OK) {
         return status;
@@ -114,13 +129,55 @@ enum pkv_status pkv_step_commit(pkv_cache *cache, pkv_step step, const int32_t *
     cache_lock(cache);
     enum pkv_status status = step_check(&cache->step, step);
     if (status == PKV_OK) {
-        status = check_commit(cache, num_keep);
+        status = check_num_keeps(&cache->step, num_keep);
+    }
+    if (status == PKV_OK) {
+        status = check_chains(&cache->step, num_keep);
+    }
+    if (status == PKV_OK) {
+        status = check_attended(cache);
     }
     if (status == PKV_OK) {
         commit(cache, num_keep);
     }
     cache_unlock(cache);
     return status;
+}
+
+static enum pkv_status check_paths(pkv_cache *cache, pkv_step step, const int32_t *num_keep,
+                                   const int32_t *path)
+{
+    cache_lock(cache);
+    enum pkv_status status = step_check(&cache->step, step);
+    if (status == PKV_OK) {
+        status = check_num_keeps(&cache->step, num_keep);
+    }
+    if (status == PKV_OK) {
+        status = step_path_check(&cache->step, num_keep, path);
+    }
+    if (status == PKV_OK) {
+        status = check_attended(cache);
+    }
+    cache_unlock(cache);
+    return status;
+}
+
+enum pkv_status pkv_step_commit_path(pkv_cache *cache, pkv_step step, const int32_t *num_keep,
+                                     const int32_t *path)
+{
+    if (cache == NULL || num_keep == NULL) {
+        return INVALID("%s is NULL", cache == NULL ? "cache" : "num_keep");
+    }
+    const enum pkv_status status = check_paths(cache, step, num_keep, path);
+    if (status != PKV_OK) {
+        return status;
+    }
+    step_path_move_cells(cache, num_keep, path);
+    cache_lock(cache);
+    step_path_move_tokens(cache, num_keep, path);
+    commit(cache, num_keep);
+    cache_unlock(cache);
+    return PKV_OK;
 }
 
 enum pkv_status pkv_step_abort(pkv_cache *cache, pkv_step step)

@@ -6,6 +6,7 @@
 #include "runtime/step_plan.h"
 
 #include "attn/gqa_plan.h"
+#include "attn/tree.h"
 #include "base/error.h"
 #include "base/minmax.h"
 #include "runtime/reservation.h"
@@ -55,6 +56,10 @@ static enum pkv_status plan_group(pkv_cache *cache, struct group *group)
     }
     for (int32_t i = 0; i < num_rows; i++) {
         rows[i] = row_of(&cache->step, group, i);
+    }
+    if (cache->step.has_parents &&
+        !tree_fill_rows(group->step.plan, &group->shape, cache->step.parents)) {
+        return refuse(PKV_NO_MEMORY, "no memory for trees of drafts");
     }
     return gqa_plan_split(cache->workspace, group->step.plan, &group->shape);
 }

@@ -42,6 +42,7 @@ static void view_group(const pkv_cache *cache, int32_t g, struct pkv_step_view *
     view->position_ids = step->has_position_ids ? step->position_ids : NULL;
     view->bidirectional = step->ranges;
     view->cu_bidirectional = step->cu_ranges;
+    view->parents = step->has_parents ? step->parents : NULL;
     view->kept_prefix = group->step.kept_prefix;
     view->sliding_window = group->config->sliding_window;
     view->copies = group->step.copies;

@@ -123,6 +123,13 @@ static bool begin(struct stepper *stepper, struct open_step *step)
                               .token_ids = step->ids,
                               .num_rows = step->num_rows};
     struct pkv_shortage shortage = {.size = sizeof shortage};
+    int32_t parents[MAX_BATCH];
+    for (int32_t i = 0; i < step->num_rows; i++) {
+        for (int32_t k = 0; k < step->q_lens[i]; k++) {
+            parents[step->rows[i].at + k] = k - 1;
+        }
+    }
+    batch.parents = random_between(&stepper->random, 0, 1) ? parents : NULL;
     batch.num_required_rows = random_between(&stepper->random, 0, step->num_rows);
     batch.now_ns = atomic_fetch_add(&world->now_ns, 1);
     const enum pkv_status status = pkv_step_begin(world->cache, &batch, &step->handle, &shortage);
@@ -180,6 +187,24 @@ static bool attend(struct stepper *stepper, struct open_step *step)
     return is_kept;
 }
 
+/* By the number of tokens, or as a path: the rows are chains, so their tokens stay where they are,
+ * and replays find the same bits. */
+static enum pkv_status commit(struct stepper *stepper, const struct open_step *step)
+{
+    pkv_cache *cache = stepper->world->cache;
+    int32_t path[MAX_BATCH];
+    int32_t count = 0;
+    if (random_between(&stepper->random, 0, 3) > 0) {
+        return pkv_step_commit(cache, step->handle, step->keep);
+    }
+    for (int32_t i = 0; i < step->num_joined; i++) {
+        for (int32_t k = 0; k < step->keep[i]; k++) {
+            path[count++] = k;
+        }
+    }
+    return pkv_step_commit_path(cache, step->handle, step->keep, path);
+}
+
 static void finish(struct stepper *stepper, struct open_step *step, bool is_kept)
 {
     struct world *world = stepper->world;
@@ -191,8 +216,8 @@ static void finish(struct stepper *stepper, struct open_step *step, bool is_kept
     if (!step->is_racing) {
         lock_rows(step);
     }
-    const enum pkv_status status = is_kept ? pkv_step_commit(world->cache, step->handle, step->keep)
-                                           : pkv_step_abort(world->cache, step->handle);
+    const enum pkv_status status =
+        is_kept ? commit(stepper, step) : pkv_step_abort(world->cache, step->handle);
     world_expect(world, is_kept ? "commit" : "abort", status, PKV_OK, PKV_OK, PKV_OK);
     atomic_fetch_add(is_kept ? &world->tally.steps : &world->tally.aborts, 1);
 }

@@ -260,3 +260,4 @@ class StepView:
     kept_prefix: Any
     sliding_window: int
     copies: Any
+    parents: Any

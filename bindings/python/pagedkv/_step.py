@@ -29,7 +29,7 @@ def _fill_ranges(batch, ranges, num_rows, keep):
 
 
 def _fill_batch(seqs, token_ids, q_lens, token_extra=None, position_ids=None, num_required=None,
-                now_ns=0, bidirectional=None):
+                now_ns=0, bidirectional=None, parents=None):
     """struct pkv_batch, its q_lens and what it needs."""
     seqs = list(seqs)
     for i, seq in enumerate(seqs):
@@ -54,6 +54,10 @@ def _fill_batch(seqs, token_ids, q_lens, token_extra=None, position_ids=None, nu
         positions = arrays.integers("position_ids", position_ids, np.int64, (total,))
         keep.append(positions)
         batch.position_ids = positions.ctypes.data
+    if parents is not None:
+        tree = arrays.integers("parents", parents, np.int32, (total,))
+        keep.append(tree)
+        batch.parents = tree.ctypes.data
     _fill_ranges(batch, bidirectional, len(seqs), keep)
     return batch, lens, keep
 
@@ -96,7 +100,7 @@ class Step:
 
     num_required   the first so many rows join all or none, the rest as far as blocks suffice;
                    None = all. num_rows says how many joined
-    token_extra, position_ids, now_ns, bidirectional: as in struct pkv_batch
+    token_extra, position_ids, now_ns, bidirectional, parents: as in struct pkv_batch
     """
 
     def __init__(self, cache: Any, seqs: Iterable[Any], token_ids: Any, q_lens: Any = None,
@@ -182,6 +186,20 @@ class Step:
                                       None if keep is None else keep.ctypes.data))
             self._open = False
 
+    def commit_path(self, paths: Iterable[Any]) -> None:
+        """Keeps of each row's draft tree one path: a list for each row that joined, of numbers of
+        its new tokens, the first a root and each the child of the one before."""
+        rows = [arrays.integers(f"paths[{i}]", path, np.int32).reshape(-1)
+                for i, path in enumerate(paths)]
+        if len(rows) != self.num_rows:
+            raise ValueError(f"paths has {len(rows)} rows, the step has {self.num_rows}")
+        keep = np.array([len(path) for path in rows], np.int32)
+        flat = np.ascontiguousarray(np.concatenate(rows + [np.zeros(1, np.int32)]))
+        with self._lock, self._cache._live as pointer:
+            check(lib.pkv_step_commit_path(pointer, self._handle, keep.ctypes.data,
+                                           flat.ctypes.data))
+            self._open = False
+
     def abort(self) -> None:
         """Ends the step as if it had never begun; once it has ended, does nothing."""
         with self._lock:
@@ -206,6 +224,7 @@ class Step:
                 cu_seqlens_q=_copy_of(view.cu_seqlens_q, np.int32, rows + 1),
                 kv_lens=_copy_of(view.kv_lens, np.int32, rows),
                 position_ids=_copy_of(view.position_ids, np.int64, tokens),
+                parents=_copy_of(view.parents, np.int32, tokens),
                 kept_prefix=_copy_of(view.kept_prefix, np.int64, rows),
                 copies=_copy_of(view.copies, np.int32, view.num_copies, 3))
 

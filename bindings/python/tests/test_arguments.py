@@ -201,7 +201,7 @@ class Managed(Fuzzed):
             step.abort()
         self.every_argument(call, lambda: dict(
             seqs=[seq], token_ids=[1, 2], q_lens=[2], token_extra=[0, 1], position_ids=None,
-            num_required=1, now_ns=5, bidirectional=[[]]))
+            num_required=1, now_ns=5, bidirectional=[[]], parents=[-1, -1]))
 
     def test_attends_and_commits(self):
         def attend(**arguments):
@@ -215,6 +215,19 @@ class Managed(Fuzzed):
         self.every_argument(attend, lambda: dict(
             layer=0, q=f32(2, 16), k=f32(2, 8), v=f32(2, 1, 8), out=f32(2, 16), return_lse=False))
         self.assertEqual(self.cache.usage().held, 0)
+
+    def test_keeps_a_path(self):
+        def keep(**arguments):
+            seq = self.cache.sequence()
+            step = self.cache.step([seq], [1, 2], [2], parents=[-1, -1])
+            try:
+                step.attend(0, f32(2, 16), f32(2, 8), f32(2, 8))
+                step.commit_path(**arguments)
+                self.assertEqual((seq.length <= 1, step.is_open), (True, False))
+            finally:
+                step.abort()
+                seq.destroy()
+        self.every_argument(keep, lambda: dict(paths=[[1]]))
 
     def test_the_prefix_cache(self):
         self.every_argument(self.cache.pin, lambda: dict(

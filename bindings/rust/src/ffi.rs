@@ -546,6 +546,7 @@ c_structs! {
         pub now_ns: u64,
         pub bidirectional: *const pkv_token_range,
         pub cu_bidirectional: *const i32,
+        pub parents: *const i32,
     }
 
     pub struct pkv_layer_io {
