@@ -205,6 +205,43 @@ static void eviction_in_one_group_shortens_hits_in_all(void)
     }
 }
 
+/* Six requests, in steps of 16 tokens, that share 112 tokens, behind which no block of 48 ends: what
+ * each adopted. */
+static void serve_branches(int32_t num_window_blocks)
+{
+    static const int32_t sizes[] = {48, 16};
+    static const int64_t windows[] = {0, 40};
+    struct runtime_case c;
+    init_sizes(&c, 2, sizes, windows);
+    c.config.max_step_tokens = 16;
+    c.config.max_seqs = 2;
+    c.groups[1].num_blocks = num_window_blocks;
+    case_open(&c);
+    for (int32_t request = 0; request < 6; request++) {
+        int32_t num_cached = -1;
+        ASSERT_STATUS(PKV_OK, prefix_create(&c, &a, 0, NULL));
+        for (int32_t i = 112; i < 350; i++) {
+            a.ids[i] = 1000 * (request + 1) + i;
+        }
+        ASSERT_STATUS(PKV_OK, prefix_admit(&c, &a, 350, 0, &num_cached));
+        CU_ASSERT(request < 2 || num_cached == 96);
+        while (a.seq.length < 350) {
+            prefix_append(&c, &a, 350 - a.seq.length < 16 ? 350 - a.seq.length : 16);
+        }
+        prefix_destroy(&c, &a);
+        CU_ASSERT_EQUAL(case_check(&c), 0);
+    }
+    case_close(&c);
+}
+
+/* K1: the window in front of a branch stays cached also where the hit before it ends earlier. */
+static void a_window_stays_in_front_of_the_last_common_block_of_a_branch(void)
+{
+    for (int32_t num_blocks = 12; num_blocks <= 30; num_blocks++) {
+        serve_branches(num_blocks);
+    }
+}
+
 /* Events name each block by the key of the tokens that end it. */
 static void a_large_block_is_told_with_the_key_that_ends_it(void)
 {
@@ -397,6 +434,7 @@ static const struct test_case cases[] = {
     TEST(prompts_around_multiples_of_a_block_have_the_same_bits),
     TEST(random_requests_have_the_bits_of_a_cache_without_hits),
     TEST(eviction_in_one_group_shortens_hits_in_all),
+    TEST(a_window_stays_in_front_of_the_last_common_block_of_a_branch),
     TEST(a_large_block_is_told_with_the_key_that_ends_it),
     TEST(pins_forks_cuts_and_flushes_end_at_common_blocks),
     TEST(a_loaded_sequence_is_hit_up_to_a_common_block),
