@@ -315,6 +315,36 @@ static void pins_forks_cuts_and_flushes_end_at_common_blocks(void)
     case_close(&c);
 }
 
+/* A range cuts what every group has, and then again what is left of it to a common end. */
+static void a_hit_ends_at_a_common_block_before_a_bidirectional_range(void)
+{
+    static const int32_t sizes[] = {32, 16};
+    static const struct pkv_token_range ranges[] = {{100, 130}, {180, 199}};
+    struct runtime_case c;
+    struct pkv_probe probe = {.size = sizeof probe};
+    init_sizes(&c, 2, sizes, NULL);
+    case_open(&c);
+    ASSERT_STATUS(PKV_OK, prefix_create(&c, &a, 0, NULL));
+    a.has_extra = true;
+    for (int32_t i = 0; i < 300; i++) {
+        a.extra[i] = i >= 180 && i < 199 ? 7 : i >= 100 && i < 130 ? 8 : 0;
+    }
+    prefix_append(&c, &a, 250);
+    prefix_destroy(&c, &a);
+    struct pkv_prompt prompt = prefix_prompt(&a, 200);
+    prompt.bidirectional = ranges;
+    for (prompt.num_bidirectional = 0; prompt.num_bidirectional <= 2; prompt.num_bidirectional++) {
+        static const int32_t expected[] = {192, 192, 160};
+        ASSERT_STATUS(PKV_OK, pkv_cache_probe(c.cache, NULL, &prompt, 0, 200, &probe, NULL));
+        CU_ASSERT_EQUAL(probe.num_cached, expected[prompt.num_bidirectional]);
+    }
+    prompt.num_tokens = 150; /* 128 ends inside the first range, and 96 is both sizes' */
+    prompt.num_bidirectional = 1;
+    ASSERT_STATUS(PKV_OK, pkv_cache_probe(c.cache, NULL, &prompt, 0, 200, &probe, NULL));
+    CU_ASSERT_EQUAL(probe.num_cached, 96);
+    case_close(&c);
+}
+
 /* A sequence that was saved and loaded is hit as it would have been where it comes from. */
 static void a_loaded_sequence_is_hit_up_to_a_common_block(void)
 {
@@ -437,6 +467,7 @@ static const struct test_case cases[] = {
     TEST(a_window_stays_in_front_of_the_last_common_block_of_a_branch),
     TEST(a_large_block_is_told_with_the_key_that_ends_it),
     TEST(pins_forks_cuts_and_flushes_end_at_common_blocks),
+    TEST(a_hit_ends_at_a_common_block_before_a_bidirectional_range),
     TEST(a_loaded_sequence_is_hit_up_to_a_common_block),
     TEST(beside_a_continuous_group_nothing_is_hit),
     TEST(sizes_that_cannot_be_served_are_refused),
