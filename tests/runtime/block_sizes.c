@@ -205,8 +205,7 @@ static void eviction_in_one_group_shortens_hits_in_all(void)
     }
 }
 
-/* Six requests, in steps of 16 tokens, that share 112 tokens, behind which no block of 48 ends: what
- * each adopted. */
+/* Six requests, in steps of 16 tokens, that share 112 tokens, behind which no block of 48 ends. */
 static void serve_branches(int32_t num_window_blocks)
 {
     static const int32_t sizes[] = {48, 16};
