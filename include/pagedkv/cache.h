@@ -62,8 +62,8 @@ typedef struct pkv_seq {
 
 /* ---- configuration ------------------------------------------------------------------------- */
 
-/* What the layers of a group keep for each token. State groups (recurrent layers) have their place
- * here but are not built: PKV_UNSUPPORTED. */
+/* What the layers of a group keep: keys and values of each token, or one state of fixed bytes for
+ * each sequence (recurrent layers: linear attention, state spaces, short convolutions). */
 enum pkv_group_kind { PKV_GROUP_ATTENTION = 0, PKV_GROUP_STATE = 1 };
 
 /* How a group stores keys and values: in blocks through a table, or in one slot of max_seq_len
@@ -93,12 +93,34 @@ struct pkv_group_config {
     int64_t kept_prefix;
     /* Blocks of this group; 0 = a share of config.bytes. Continuous groups have max_seqs slots. */
     int32_t num_blocks;
-    uint64_t reserved[8];
+
+    /* State groups (PKV_GROUP_STATE): these fields and num_blocks, the states of the group, are
+     * all that is read; in attention groups they are 0. State groups stand behind the attention
+     * groups, of which there is at least one.
+     *
+     * state_bytes is what one layer keeps for one sequence, in [1, 2^32], opaque to the library. A
+     * state is shared, cached and evicted like a block: what this header says of blocks holds for
+     * it, except quotas, watermark_blocks and min_blank_percent, which do not count states. */
+    size_t state_bytes;
+    /* With prefix_cache: states are cached, as snapshots, at multiples of so many tokens, a
+     * multiple of each block_size, and at the end of a prompt, at the last place in front of its
+     * last token where every attention group has whole blocks. A hit ends where there is a
+     * snapshot. 0 = the least common multiple of the block sizes. */
+    int32_t snapshot_interval;
+    /* The greatest max_rewind of a sequence, in [0, 2^16]: so many states it keeps beside its
+     * newest. A sequence is promised 2 * (max_rewind + 1) states; one state where it has no
+     * max_rewind and there is no prefix cache. */
+    int32_t max_rewind;
+    /* With prefix_cache: of what one sequence leaves behind, snapshots stay cached at multiples of
+     * so many tokens, a multiple of snapshot_interval, and the newest one, beside those where
+     * prompts part or end. 0 = all of them, until their memory is needed. */
+    int64_t segment_tokens;
+    uint64_t reserved[5];
 };
 
-/* One layer of the model. A layer with shares_kv has no pages of its own: it reads those of layer
- * kv_layer, an earlier one of the same group with the same k_scale and v_scale, and is passed no k
- * and v. Every other layer ignores kv_layer. */
+/* One layer of the model. Of a layer in a state group only `group` is read. A layer with shares_kv
+ * has no pages of its own: it reads those of layer kv_layer, an earlier one of the same group with
+ * the same k_scale and v_scale, and is passed no k and v. Every other layer ignores kv_layer. */
 struct pkv_layer_config {
     /* Index into groups. */
     int32_t group;
@@ -281,10 +303,10 @@ struct pkv_cache_sizes {
 /* Checks a configuration and computes the exact sizes of its cache, without making it.
  *
  * Returns PKV_OK and fills *sizes; PKV_INVALID_ARGUMENT, and the last error names the field;
- * PKV_UNSUPPORTED for a state group; for a prefix cache over more than 64 groups, over one whose
- * block_size is no multiple of the smallest, or, with tiers, over different block sizes or a
- * continuous group; for what config->required names and the cache cannot do; and for swap_bytes
- * without a paged group; PKV_NEVER_FITS when
+ * PKV_UNSUPPORTED for a prefix cache over more than 64 groups, over one whose block_size is no
+ * multiple of the smallest, or, with tiers, over different block sizes or a continuous group; for
+ * state groups with tiers, with swap_bytes or without an attention group; for what config->required
+ * names and the cache cannot do; and for swap_bytes without a paged group; PKV_NEVER_FITS when
  * config->bytes leaves a group without a block, or swap_bytes is less than a unit.
  * Any thread; O(groups * layers). */
 PKV_API PKV_NODISCARD enum pkv_status pkv_cache_size(const struct pkv_cache_config *config,
@@ -522,10 +544,11 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_seq_table(pkv_cache *cache, pkv_seq se
  *
  * Returns PKV_OK; PKV_NO_BLOCKS when fewer than n sequences are left, or when a child would hold
  * blocks of an admitted sequence's window that are promised once they leave it; PKV_NOT_RESIDENT
- * when a window group has released keys that a query at `at` would see, or the sequence is swapped
- * out (swap.h); PKV_UNSUPPORTED with a continuous group; PKV_BUSY when the sequence is in the open
- * step or the cache is closed; PKV_STALE_HANDLE. All children or none. Any thread; O(n * (blocks +
- * tokens)). */
+ * when a window group has released keys that a query at `at` would see, or a state group has no
+ * state after `at` tokens (it has those of the length and of max_rewind), or the sequence is
+ * swapped out (swap.h); PKV_UNSUPPORTED with a continuous group; PKV_BUSY when the sequence is in
+ * the open step or the cache is closed; PKV_STALE_HANDLE. All children or none. Any thread; O(n *
+ * (blocks + tokens)). */
 PKV_API PKV_NODISCARD enum pkv_status pkv_seq_fork(pkv_cache *cache, pkv_seq seq, int32_t at,
                                                    int32_t n, pkv_seq *children);
 
@@ -542,12 +565,12 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_seq_fork(pkv_cache *cache, pkv_seq seq
  *
  * length is in [0, the sequence's length], and as with forks not inside a bidirectional range. 0
  * always succeeds, and so does what max_rewind says. Otherwise every key that a query at `length`
- * sees must still have its block.
+ * sees must still have its block, and a state group the state after so many tokens.
  *
- * Returns PKV_OK; PKV_NOT_RESIDENT when a window group has released needed keys, and the last error
- * says the shortest length that is possible, or when the sequence is swapped out (swap.h) and
- * length is not 0; PKV_BUSY when the sequence is in the open step;
- * PKV_STALE_HANDLE; PKV_INVALID_ARGUMENT. Any thread; O(blocks cut). */
+ * Returns PKV_OK; PKV_NOT_RESIDENT when a window group has released needed keys, or a state group
+ * has no such state, and the last error says the nearest lengths that are possible, or when the
+ * sequence is swapped out (swap.h) and length is not 0; PKV_BUSY when the sequence is in the open
+ * step; PKV_STALE_HANDLE; PKV_INVALID_ARGUMENT. Any thread; O(blocks cut). */
 PKV_API PKV_NODISCARD enum pkv_status pkv_seq_truncate(pkv_cache *cache, pkv_seq seq,
                                                        int32_t length);
 
@@ -635,17 +658,17 @@ struct pkv_admission {
  *
  * Adopted are at most max_cached tokens (>= 0; 0 = none, prompt->num_tokens = no limit), and never
  * the last token, whose output the model has to compute. A prefix counts as far as every group
- * still has the keys that a query behind it sees.
+ * still has the keys that a query behind it sees, and in a state group it ends at a snapshot.
  *
  * These are whole blocks of every group, which the sequence shares, and behind them the first
  * num_copied tokens of the next one (unless config.no_partial_hits, or groups have different block
- * sizes): of all blocks cached in every group that follow
- * the same prefix in the same namespace, that of the one that has the most first tokens in common
- * with the prompt. Among these blocks are the last ones, not full, of sequences that ended. The
- * copied tokens get a block of the sequence's own, which it would have needed anyway: its first
- * step copies the cells, each layer in its own attend, as after a fork. The source is held until
- * that step ends, or the sequence is cut back to whole blocks or destroyed, and not after; where
- * there is no free block for it beside those that are promised, the hit ends with the whole blocks.
+ * sizes or states): of all blocks cached in every group that follow the same prefix in the same
+ * namespace, that of the one that has the most first tokens in common with the prompt. Among these
+ * blocks are the last ones, not full, of sequences that ended. The copied tokens get a block of the
+ * sequence's own, which it would have needed anyway: its first step copies the cells, each layer in
+ * its own attend, as after a fork. The source is held until that step ends, or the sequence is cut
+ * back to whole blocks or destroyed, and not after; where there is no free block for it beside
+ * those that are promised, the hit ends with the whole blocks.
  *
  * Returns PKV_OK and fills *admission; PKV_NO_BLOCKS when there is no room now, PKV_NEVER_FITS when
  * there never is (or max_tokens refuses), both with *shortage (may be NULL) filled and nothing else

@@ -271,6 +271,54 @@ struct pkv_step_view {
 PKV_API PKV_NODISCARD enum pkv_status pkv_step_describe(pkv_cache *cache, pkv_step step,
                                                         int32_t group, struct pkv_step_view *view);
 
+/* A state group's part of an open step. The recurrence of its layers is the caller's: for row i it
+ * begins with state reads[i], goes over the row's tokens, and stores what it has after token t in
+ * state writes[t], wherever that is not -1:
+ *
+ *     state s of the group's n-th layer = first_layer + n * layer_stride_bytes
+ *                                                     + s * state_stride_bytes
+ *
+ * reads[i] is always a state: a new sequence begins with one of zeros, which must not be written.
+ * The row's last token always has a write. Where that is reads[i], the state is updated in place;
+ * otherwise reads[i] must stay as it is, because a snapshot, a fork or a rewind needs it. Two rows
+ * never write one state, and no row writes what another one reads. A write in front of the row's
+ * last token is a state that may become a snapshot, or that a rewind may go back to. */
+struct pkv_state_view {
+    size_t size;
+    /* Rows that joined, and their tokens. */
+    int32_t num_rows;
+    int32_t num_tokens;
+    /* [num_rows + 1]: row i has the tokens [cu_seqlens_q[i], cu_seqlens_q[i + 1]). */
+    const int32_t *cu_seqlens_q;
+    /* [num_rows], and [num_tokens]. */
+    const int32_t *reads;
+    const int32_t *writes;
+    /* Aligned to 64 bytes, as are the strides. state_bytes is that of the configuration. */
+    void *first_layer;
+    size_t state_bytes;
+    size_t state_stride_bytes;
+    size_t layer_stride_bytes;
+    /* [num_tokens], as in the batch; NULL when it had none. Token t of a tree of drafts goes on
+     * with the state that was stored after its parent, a root with that of its row. */
+    const int32_t *parents;
+};
+
+/* Describes a state group's part of an open step, for the caller to run its layers by.
+ *
+ * From this call on the step counts as one that has written its states. A sequence with max_rewind
+ * 0 is updated in place: when its row is then dropped (pkv_step_abort, or num_keep 0), its state is
+ * lost, and it can only be cut to 0 and admitted again (PKV_NOT_RESIDENT until then). With
+ * max_rewind m the states after the last m + 1 tokens are kept apart, and a step can be dropped at
+ * will.
+ *
+ * group is that of a state group.
+ *
+ * Returns PKV_OK and fills *view, whose arrays are valid until commit or abort;
+ * PKV_INVALID_ARGUMENT; PKV_STALE_HANDLE. The step's thread; O(1). */
+PKV_API PKV_NODISCARD enum pkv_status pkv_step_describe_states(pkv_cache *cache, pkv_step step,
+                                                               int32_t group,
+                                                               struct pkv_state_view *view);
+
 #ifdef __cplusplus
 }
 #endif

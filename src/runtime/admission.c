@@ -72,14 +72,19 @@ static struct seq_table_demand demand_of(const pkv_cache *cache, const struct gr
     return demand;
 }
 
-int32_t admission_limit(const pkv_cache *cache, const struct group *group)
+int32_t admission_limit(const pkv_cache *cache, int32_t g)
 {
-    return group->config->num_blocks - cache->config.watermark_blocks;
+    const bool has_states = g >= cache->config.num_groups; /* which do not grow */
+    return cache->config.groups[g].num_blocks - (has_states ? 0 : cache->config.watermark_blocks);
 }
 
-int32_t admission_available(const pkv_cache *cache, const struct group *group)
+int32_t admission_available(const pkv_cache *cache, int32_t g)
 {
-    return max_i32(seq_table_num_spare(&group->tables) - cache->config.watermark_blocks, 0);
+    if (g >= cache->config.num_groups) {
+        return state_list_num_spare(&cache->states[g - cache->config.num_groups]);
+    }
+    const int32_t num_spare = seq_table_num_spare(&cache->groups[g].tables);
+    return max_i32(num_spare - cache->config.watermark_blocks, 0);
 }
 
 static enum pkv_status judge_group(const pkv_cache *cache, int32_t g, enum pkv_status before,
@@ -87,18 +92,48 @@ static enum pkv_status judge_group(const pkv_cache *cache, int32_t g, enum pkv_s
 {
     const struct group *group = &cache->groups[g];
     const struct seq_table_demand *demand = &group->demand;
-    const int32_t available = admission_available(cache, group);
+    const int32_t available = admission_available(cache, g);
     const struct shortage_demand wanted = {
         .row = SHORTAGE_NO_ROW,
         .group = g,
         .total = promise_alone(&group->tables.promises, &demand->table.promise),
         .more = demand->num_spare,
-        .limit = admission_limit(cache, group),
+        .limit = admission_limit(cache, g),
         .available = available,
     };
     const enum pkv_status status = shortage_judge(before, &wanted, shortage);
     if (status != before) {
         shortage->evictable = min_i32(block_num_cached(&group->blocks), available);
+    }
+    return status;
+}
+
+/* States are promised apart from blocks: quotas do not count them. */
+static enum pkv_status judge_states(pkv_cache *cache, struct state_group *states,
+                                    const struct admission_request *request,
+                                    const struct admission_decision *decision,
+                                    enum pkv_status before, struct pkv_shortage *shortage)
+{
+    const struct reuse *reuse = &cache->reuse;
+    const int32_t num_adopted = decision->num_adopted;
+    const int32_t adopted =
+        num_adopted > 0
+            ? prefix_index_block(reuse->index, reuse->matched[num_adopted - 1], states->index)
+            : NO_BLOCK;
+    const int32_t bound =
+        config_num_own_states(cache_has_reuse(cache), request->prototype->max_rewind);
+    const int32_t available = admission_available(cache, states->index);
+    const struct shortage_demand wanted = {
+        .row = SHORTAGE_NO_ROW,
+        .group = states->index,
+        .total = bound,
+        .more = state_list_demand(states, request->index, bound, adopted),
+        .limit = admission_limit(cache, states->index),
+        .available = available,
+    };
+    const enum pkv_status status = shortage_judge(before, &wanted, shortage);
+    if (status != before) {
+        shortage->evictable = min_i32(block_num_cached(&states->blocks), available);
     }
     return status;
 }
@@ -119,6 +154,9 @@ static enum pkv_status judge(pkv_cache *cache, const struct admission_request *r
             decision->num_blocks += demand->table.promise.at_once;
             num_charged += promised_before(group, request).at_once;
         }
+    }
+    for (int32_t s = 0; s < cache->num_states; s++) {
+        status = judge_states(cache, &cache->states[s], request, decision, status, shortage);
     }
     return quota_judge(status, &request->quota, SHORTAGE_NO_ROW, decision->num_blocks,
                        decision->num_blocks - num_charged, shortage);

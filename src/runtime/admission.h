@@ -47,9 +47,10 @@ enum pkv_status admission_decide(pkv_cache *cache, const struct admission_reques
                                  struct admission_decision *decision,
                                  struct pkv_shortage *shortage);
 
-/* Blocks of a paged group that admissions can ever have, and those that they can have now. */
-int32_t admission_limit(const pkv_cache *cache, const struct group *group);
-int32_t admission_available(const pkv_cache *cache, const struct group *group);
+/* Blocks of group g, paged or of states, that admissions can ever have, and those that they can
+ * have now. */
+int32_t admission_limit(const pkv_cache *cache, int32_t g);
+int32_t admission_available(const pkv_cache *cache, int32_t g);
 
 /* Reads the prompt of a request into *prompt and checks what the arguments say by themselves.
  * PKV_INVALID_ARGUMENT, PKV_UNSUPPORTED. Needs no mutex. */

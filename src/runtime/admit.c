@@ -24,6 +24,15 @@ static void store_adopted(pkv_cache *cache, int32_t num_adopted)
     }
 }
 
+/* The longest prefix that a request with the same prompt could adopt. */
+static int32_t snapshot_at(const pkv_cache *cache, const struct pkv_prompt *prompt)
+{
+    const int32_t hit_tokens = config_hit_tokens(&cache->config);
+    return cache_has_reuse(cache) && prompt->num_tokens > 0
+               ? (prompt->num_tokens - 1) / hit_tokens * hit_tokens
+               : 0;
+}
+
 /* Takes what was found, and promises the rest. */
 static void take(pkv_cache *cache, const struct admission_request *request,
                  const struct admission_decision *decision)
@@ -35,6 +44,9 @@ static void take(pkv_cache *cache, const struct admission_request *request,
         if (group_is_paged(group)) {
             seq_table_admit(&group->tables, index, &group->demand.table);
         }
+    }
+    for (int32_t s = 0; s < cache->num_states; s++) {
+        state_list_admit(&cache->states[s], index, snapshot_at(cache, request->prompt));
     }
     if (cache_has_reuse(cache)) {
         seq_tokens_admit(&cache->reuse.tokens, index, &cache->seqs.at[index].tokens,

@@ -177,6 +177,20 @@ static enum pkv_status resolve_parents(pkv_cache *cache, const struct pkv_batch 
     return PKV_OK;
 }
 
+/* Any token of a tree may be the last one kept, so each needs its state. */
+static enum pkv_status check_tree_states(const pkv_cache *cache, const struct seq *seq, int32_t row)
+{
+    const struct step *step = &cache->step;
+    const int32_t q_len = step_q_len(step, row);
+    const bool is_tree =
+        step->has_parents && !tree_is_chain(step->parents + step->cu_seqlens[row], q_len);
+    return cache->num_states > 0 && is_tree && q_len > seq->max_rewind + 1
+               ? INVALID("row %d: a tree of %d tokens; with states a sequence of max_rewind %d may "
+                         "have %d",
+                         row, q_len, seq->max_rewind, seq->max_rewind + 1)
+               : PKV_OK;
+}
+
 static enum pkv_status check_tree_ranges(const struct step *step, int32_t row)
 {
     const bool is_tree = step->has_parents && !tree_is_chain(step->parents + step->cu_seqlens[row],
@@ -246,6 +260,18 @@ static enum pkv_status refuse_elsewhere(const struct seq *seq, pkv_seq handle, i
                   (unsigned long long)handle.id);
 }
 
+/* A state group that cannot go on behind the sequence's tokens; -1 = none. */
+static int32_t group_without_state(const pkv_cache *cache, const struct seq *seq)
+{
+    const int32_t index = sequence_index(&cache->seqs, seq);
+    for (int32_t s = 0; seq->length > 0 && s < cache->num_states; s++) {
+        if (state_list_find(&cache->states[s], index, seq->length) == NO_BLOCK) {
+            return cache->states[s].index;
+        }
+    }
+    return -1;
+}
+
 static enum pkv_status resolve_row(pkv_cache *cache, const struct pkv_batch *batch, int32_t row)
 {
     struct step *step = &cache->step;
@@ -268,6 +294,13 @@ static enum pkv_status resolve_row(pkv_cache *cache, const struct pkv_batch *bat
                        seq->max_tokens < cache->config.max_seq_len ? "max_tokens" : "max_seq_len",
                        seq->max_tokens);
     }
+    const int32_t lost = q_len > 0 ? group_without_state(cache, seq) : -1;
+    if (lost >= 0) {
+        return refuse(PKV_NOT_RESIDENT,
+                      "seqs[%d]: group %d has no state of its %d tokens: an open step was aborted "
+                      "in which it was updated in place",
+                      row, lost, seq->length);
+    }
     const int64_t *position_ids =
         batch->position_ids != NULL ? batch->position_ids + step->cu_seqlens[row] : NULL;
     step->seqs[row] = sequence_index(&cache->seqs, seq);
@@ -275,6 +308,9 @@ static enum pkv_status resolve_row(pkv_cache *cache, const struct pkv_batch *bat
     step->cu_seqlens[row + 1] = step->cu_seqlens[row] + q_len;
     step->kv_lens[row] = seq->length + q_len;
     enum pkv_status status = resolve_parents(cache, batch, row);
+    if (status == PKV_OK) {
+        status = check_tree_states(cache, seq, row);
+    }
     if (status == PKV_OK) {
         status = check_positions(cache, row, position_ids, seq->length, q_len);
     }

@@ -14,6 +14,8 @@
  *   seq_tokens      the tokens that sequences record
  *   sequence        the records of sequences (seq_reuse: what one has published)
  *   step            the state of the one step
+ *   state_group, state_list, state_step: state groups; the states that a sequence has; what the
+ *                   step takes of them
  *   group, layer    composed of the above
  *   shortage        the verdict on what is wanted: it fits, not now, or never
  *   reservation     what the step takes for one row in one group
@@ -28,6 +30,7 @@
  *
  *   namespace       the namespaces that a sequence joins
  *   match           the cached prefix that a prompt begins with
+ *   state_publish   states in the prefix index
  *   publish         full blocks enter the index; a matched prefix is adopted; cut and fork
  *   quota           how many blocks the sequences of a namespace hold
  *   swap            the cells of one sequence, copied to the swap area and back
@@ -59,6 +62,7 @@
 #include "runtime/offload.h"
 #include "runtime/pin.h"
 #include "runtime/reuse.h"
+#include "runtime/state_step.h"
 #include "runtime/swap_area.h"
 #include "runtime/wait.h"
 
@@ -71,7 +75,9 @@ struct pkv_cache {
     char *label;            /* of its metrics, or NULL */
     int64_t rope_positions; /* every position below has its row in every layer with rope */
     struct pkv_block_key fingerprint;
-    struct group *groups;
+    struct group *groups;       /* [config.num_groups], which counts attention groups alone */
+    struct state_group *states; /* [num_states], behind them in the caller's numbers */
+    int32_t num_states;
     struct layer *layers;
     pkv_workspace *workspace; /* used by begin and by the open step's attend, never both */
     void *arrays;             /* the one allocation that all arrays but tables are cut from */
@@ -95,6 +101,19 @@ struct pkv_cache {
     struct wait_record *first_wait;
     struct block_tally *tallies; /* scratch of a check: one a block of the largest group */
 };
+
+/* Attention groups and state groups together. */
+static inline int32_t cache_num_groups(const pkv_cache *cache)
+{
+    return cache->config.num_groups + cache->num_states;
+}
+
+/* The blocks of group g of all of them; their pool is NULL in a continuous one. */
+static inline struct block_set *cache_blocks(pkv_cache *cache, int32_t g)
+{
+    return g < cache->config.num_groups ? &cache->groups[g].blocks
+                                        : &cache->states[g - cache->config.num_groups].blocks;
+}
 
 /* Waits behind the threads that wait already. */
 static inline void cache_queue(pkv_cache *cache)
@@ -142,6 +161,15 @@ static inline enum pkv_status cache_check_reuse(const pkv_cache *cache)
     return cache_has_reuse(cache)
                ? PKV_OK
                : refuse(PKV_UNSUPPORTED, "the cache was created without prefix_cache");
+}
+
+/* PKV_UNSUPPORTED for a cache with states, which are not saved. Likewise. */
+static inline enum pkv_status cache_check_no_states(const pkv_cache *cache)
+{
+    return cache->num_states == 0
+               ? PKV_OK
+               : refuse(PKV_UNSUPPORTED, "sequences with states (group %d) are not saved",
+                        cache->config.num_groups);
 }
 
 /* PKV_INVALID_ARGUMENT for no cache, PKV_UNSUPPORTED for one without tiers. Likewise. */

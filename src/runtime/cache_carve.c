@@ -10,6 +10,24 @@
 #include "runtime/label.h"
 #include "runtime/reservation.h"
 
+static enum pkv_status carve_states(const struct pkv_cache_config *config,
+                                    const struct config_budget *budget, pkv_cache *cache,
+                                    struct carver *carver, size_t *max_blocks)
+{
+    for (int32_t s = 0; s < config_num_states(config); s++) {
+        struct config_group of;
+        const enum pkv_status status = config_group_of(config, budget, config->num_groups + s, &of);
+        if (status != PKV_OK) {
+            return status;
+        }
+        struct state_group counted;
+        state_group_carve(config, &of, carver->base != NULL ? &cache->states[s] : &counted, carver);
+        const size_t num_blocks = (size_t)of.config.num_blocks;
+        *max_blocks = num_blocks > *max_blocks ? num_blocks : *max_blocks;
+    }
+    return PKV_OK;
+}
+
 static enum pkv_status carve_groups(const struct pkv_cache_config *config,
                                     const struct config_budget *budget, pkv_cache *cache,
                                     struct carver *carver)
@@ -27,6 +45,10 @@ static enum pkv_status carve_groups(const struct pkv_cache_config *config,
         reservation_carve(config, of.max_blocks > 0, &group->step, carver);
         const size_t num_blocks = of.max_blocks > 0 ? (size_t)of.config.num_blocks : 0;
         max_blocks = num_blocks > max_blocks ? num_blocks : max_blocks;
+    }
+    const enum pkv_status status = carve_states(config, budget, cache, carver, &max_blocks);
+    if (status != PKV_OK) {
+        return status;
     }
     cache->tallies = carve(carver, max_blocks, sizeof *cache->tallies);
     return PKV_OK;
@@ -83,16 +105,22 @@ enum pkv_status cache_carve(const struct pkv_cache_config *config,
                             const struct config_budget *budget, pkv_cache *cache,
                             struct carver *carver)
 {
-    const size_t num_groups = (size_t)config->num_groups;
+    const size_t num_states = (size_t)config_num_states(config);
+    const size_t num_groups = (size_t)config->num_groups + num_states;
     const size_t num_layers = (size_t)config->num_layers;
     cache->group_configs = carve(carver, num_groups, sizeof *cache->group_configs);
     cache->layer_configs = carve(carver, num_layers, sizeof *cache->layer_configs);
-    cache->groups = carve(carver, num_groups, sizeof *cache->groups);
+    cache->groups = carve(carver, (size_t)config->num_groups, sizeof *cache->groups);
+    cache->states = carve(carver, num_states, sizeof *cache->states);
+    cache->num_states = (int32_t)num_states;
     cache->layers = carve(carver, num_layers, sizeof *cache->layers);
     cache->seqs.at = carve(carver, (size_t)config->max_seqs, sizeof *cache->seqs.at);
     step_carve(config, &cache->step, carver);
     cache->label = label_copy(config->metrics_label, carver);
     for (int32_t i = 0; i < config->num_layers; i++) {
+        if (config_is_state_layer(config, i)) {
+            continue;
+        }
         constants_copy(config, i, carver, cache->layer_configs);
     }
     enum pkv_status status = carve_groups(config, budget, cache, carver);

@@ -19,6 +19,9 @@ static void free_cache(pkv_cache *cache)
         pkv_plan_destroy(cache->groups[g].step.plan);
         group_free(&cache->groups[g], &cache->mem.routed);
     }
+    for (int32_t s = 0; cache->states != NULL && s < cache->num_states; s++) {
+        state_group_free(&cache->states[s]);
+    }
     swap_area_free(&cache->swap, &cache->mem.routed);
     pkv_workspace_destroy(cache->workspace);
     hooks_free_array(&cache->mem.routed, cache->arrays, cache->array_bytes, 1);
@@ -72,7 +75,7 @@ static enum pkv_status copy_config(pkv_cache *cache, const struct config_budget 
         layer->shares_kv = from->shares_kv;
         layer->kv_layer = from->shares_kv ? from->kv_layer : i;
     }
-    for (int32_t g = 0; g < config->num_groups; g++) {
+    for (int32_t g = 0; g < config->num_groups + cache->num_states; g++) {
         struct config_group of;
         const enum pkv_status status = config_group_of(config, budget, g, &of);
         if (status != PKV_OK) {
@@ -99,6 +102,15 @@ static enum pkv_status build_groups(pkv_cache *cache, const struct config_budget
         }
         cache->groups[g].blocks.context = &cache->block_context;
     }
+    for (int32_t s = 0; status == PKV_OK && s < cache->num_states; s++) {
+        const int32_t g = config->num_groups + s;
+        struct config_group of;
+        status = config_group_of(config, budget, g, &of);
+        if (status == PKV_OK) {
+            status = state_group_build(&cache->states[s], g, config, &of, &cache->mem.routed);
+        }
+        cache->states[s].blocks.context = &cache->block_context;
+    }
     return status == PKV_OK ? layer_build(cache->layers, config, cache->groups) : status;
 }
 
@@ -121,12 +133,14 @@ static enum pkv_status build_reuse(pkv_cache *cache, uint64_t generation)
     if (!config->prefix_cache) {
         return PKV_OK;
     }
-    const enum pkv_status status =
-        reuse_build(&cache->reuse, config, cache->groups, generation, &cache->events, &cache->mem);
+    const enum pkv_status status = reuse_build(&cache->reuse, config, cache->groups, cache->states,
+                                               generation, &cache->events, &cache->mem);
     config->fingerprint = NULL; /* the caller's */
     cache->block_context.index = cache->reuse.index;
     events_init(&cache->events, cache->reuse.index, config->num_events);
     cache->pins.groups = cache->groups;
+    cache->pins.states = cache->states;
+    cache->pins.num_states = cache->num_states;
     cache->pins.num_groups = config->num_groups;
     pin_init(&cache->pins, config->max_pinned_blocks, generation);
     return status;

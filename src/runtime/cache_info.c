@@ -15,6 +15,7 @@ static struct pkv_cache_config config_in_force(const pkv_cache *cache)
     const bool has_reuse = cache_has_reuse(cache);
     config.num_index_nodes = has_reuse ? prefix_index_num_nodes(cache->reuse.index) : 0;
     config.max_namespaces = has_reuse ? prefix_index_max_namespaces(cache->reuse.index) : 0;
+    config.num_groups += cache->num_states;
     config.fingerprint = NULL;
     config.fingerprint_bytes = 0;
     return config;
@@ -42,8 +43,28 @@ enum pkv_status pkv_cache_view(const pkv_cache *cache, int32_t layer, struct pkv
     if (layer < 0 || layer >= cache->config.num_layers) {
         return INVALID("layer = %d, outside [0, %d)", layer, cache->config.num_layers);
     }
+    if (cache->layers[layer].owner == LAYER_OF_STATES) {
+        return INVALID("layer %d keeps states, not keys and values", layer);
+    }
     *view = cache->layers[layer].view;
     return PKV_OK;
+}
+
+static void read_states(pkv_cache *cache, const struct state_group *states,
+                        struct pkv_group_usage *usage)
+{
+    cache_lock(cache);
+    const int32_t num_free = block_num_free(&states->blocks);
+    const struct pkv_group_usage found = {
+        .num_blocks = states->config->num_blocks,
+        .free = num_free,
+        .held = states->config->num_blocks - num_free,
+        .cached = block_num_cached(&states->blocks),
+        .pinned = states->blocks.num_pinned,
+        .promised = num_free - state_list_num_spare(states),
+    };
+    cache_unlock(cache);
+    sized_fill(usage, &found);
 }
 
 enum pkv_status pkv_cache_usage(pkv_cache *cache, int32_t group, struct pkv_group_usage *usage)
@@ -55,8 +76,13 @@ enum pkv_status pkv_cache_usage(pkv_cache *cache, int32_t group, struct pkv_grou
     if (status != PKV_OK) {
         return status;
     }
-    if (group < 0 || group >= cache->config.num_groups) {
-        return INVALID("group = %d, outside [0, %d)", group, cache->config.num_groups);
+    if (group < 0 || group >= cache->config.num_groups + cache->num_states) {
+        return INVALID("group = %d, outside [0, %d)", group,
+                       cache->config.num_groups + cache->num_states);
+    }
+    if (group >= cache->config.num_groups) {
+        read_states(cache, &cache->states[group - cache->config.num_groups], usage);
+        return PKV_OK;
     }
     const struct group *of = &cache->groups[group];
     const bool is_paged = group_is_paged(of);

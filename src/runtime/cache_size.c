@@ -12,11 +12,13 @@ static enum pkv_status add_groups(const struct pkv_cache_config *config,
 {
     int32_t num_blocks[CONFIG_MAX_PREFIX_GROUPS] = {0};
     enum pkv_status status = PKV_OK;
-    for (int32_t g = 0; status == PKV_OK && g < config->num_groups; g++) {
+    for (int32_t g = 0; status == PKV_OK && g < config->num_groups + config_num_states(config);
+         g++) {
         struct config_group of;
         status = config_group_of(config, budget, g, &of);
         if (status == PKV_OK) {
-            status = group_add_sizes(config, g, &of, sizes);
+            status = g < config->num_groups ? group_add_sizes(config, g, &of, sizes)
+                                            : state_group_add_sizes(&of, g, sizes);
         }
         if (status == PKV_OK && config->prefix_cache) {
             num_blocks[g] = of.config.num_blocks;

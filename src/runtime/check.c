@@ -10,6 +10,7 @@
 #include "base/report.h"
 #include "prefix/prefix_check.h"
 #include "runtime/check_group.h"
+#include "runtime/check_states.h"
 #include "runtime/check_tiers.h"
 #include "runtime/swap.h"
 
@@ -138,6 +139,10 @@ int32_t pkv_cache_check(pkv_cache *cache)
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
         cache_yield(cache);
         check_group(cache, g, &report);
+    }
+    for (int32_t s = 0; s < cache->num_states; s++) {
+        cache_yield(cache);
+        check_states(cache, &cache->states[s], &report);
     }
     cache_unlock(cache);
     return report.num_broken;

@@ -8,6 +8,15 @@
 #include "base/error.h"
 #include "base/minmax.h"
 
+int32_t config_num_states(const struct pkv_cache_config *config)
+{
+    int32_t end = config->num_groups;
+    for (int32_t i = 0; i < config->num_layers; i++) {
+        end = max_i32(end, config->layers[i].group + 1);
+    }
+    return end - config->num_groups;
+}
+
 int32_t config_num_owners(const struct pkv_cache_config *config, int32_t g)
 {
     int32_t count = 0;
@@ -17,13 +26,40 @@ int32_t config_num_owners(const struct pkv_cache_config *config, int32_t g)
     return count;
 }
 
+/* Groups in front of the state groups, of a config in force or not. */
+static int32_t num_attention(const struct pkv_cache_config *config)
+{
+    int32_t g = 0;
+    while (g < config->num_groups && config->groups[g].kind == PKV_GROUP_ATTENTION) {
+        g++;
+    }
+    return g;
+}
+
 int32_t config_node_tokens(const struct pkv_cache_config *config)
 {
     int32_t smallest = config->groups[0].block_size;
-    for (int32_t g = 1; g < config->num_groups; g++) {
+    for (int32_t g = 1; g < num_attention(config); g++) {
         smallest = min_i32(smallest, config->groups[g].block_size);
     }
     return smallest;
+}
+
+int32_t config_hit_tokens(const struct pkv_cache_config *config)
+{
+    int32_t common = 1;
+    for (int32_t g = 0; g < num_attention(config); g++) {
+        const bool is_paged = config->groups[g].storage == PKV_STORAGE_PAGED;
+        const int32_t block_size = is_paged ? config->groups[g].block_size : 1;
+        int32_t divisor = common;
+        for (int32_t rest = block_size; rest != 0;) {
+            const int32_t next = divisor % rest;
+            divisor = rest;
+            rest = next;
+        }
+        common = (int32_t)min_i64((int64_t)(common / divisor) * block_size, INT32_MAX);
+    }
+    return common;
 }
 
 int32_t config_nodes_per_block(const struct pkv_cache_config *config, int32_t g)
@@ -34,32 +70,37 @@ int32_t config_nodes_per_block(const struct pkv_cache_config *config, int32_t g)
 bool config_has_slots(const struct pkv_cache_config *config)
 {
     int32_t g = 0;
-    while (g < config->num_groups && config->groups[g].storage == PKV_STORAGE_PAGED) {
+    while (g < num_attention(config) && config->groups[g].storage == PKV_STORAGE_PAGED) {
         g++;
     }
-    return g < config->num_groups;
+    return g < num_attention(config);
 }
 
 bool config_is_mixed(const struct pkv_cache_config *config)
 {
     int32_t g = 0;
-    while (g < config->num_groups && config->groups[g].block_size == config->groups[0].block_size) {
+    while (g < num_attention(config) &&
+           config->groups[g].block_size == config->groups[0].block_size) {
         g++;
     }
-    return config->prefix_cache && g < config->num_groups;
+    return config->prefix_cache && g < num_attention(config);
 }
 
 #define DEFAULT_TICKETS 64
+#define STATE_ALIGNMENT 64
 
 struct pkv_cache_config config_resolve(const struct pkv_cache_config *config)
 {
     struct pkv_cache_config resolved = *config;
+    resolved.num_groups = num_attention(config);
     /* A sequence is in a batch at most once, so a batch never has more rows than sequences. */
     if (resolved.max_step_rows == 0 || resolved.max_step_rows > resolved.max_seqs) {
         resolved.max_step_rows = resolved.max_seqs;
     }
     resolved.prefix_cache = config->prefix_cache && !config_has_slots(config);
-    resolved.no_partial_hits = config->no_partial_hits || config_is_mixed(&resolved);
+    /* A state is that of one length. */
+    resolved.no_partial_hits =
+        config->no_partial_hits || config_is_mixed(&resolved) || config_num_states(&resolved) > 0;
     if (resolved.num_tiers == 0) {
         resolved.tiers = NULL;
         resolved.num_tier_threads = 0;
@@ -75,6 +116,12 @@ struct pkv_cache_config config_resolve(const struct pkv_cache_config *config)
 struct pkv_group_config config_resolve_group(const struct pkv_cache_config *config, int32_t g)
 {
     struct pkv_group_config resolved = config->groups[g];
+    if (resolved.kind == PKV_GROUP_STATE) {
+        if (resolved.snapshot_interval == 0) {
+            resolved.snapshot_interval = config_hit_tokens(config);
+        }
+        return resolved;
+    }
     resolved.sliding_window = min_i64(resolved.sliding_window, config->max_seq_len);
     resolved.kept_prefix = min_i64(resolved.kept_prefix, config->max_seq_len);
     if (resolved.v_width == 0) {
@@ -95,15 +142,38 @@ static void resolve_group(const struct pkv_cache_config *config, int32_t g,
                           struct config_group *group)
 {
     group->config = config_resolve_group(config, g);
-    const bool is_paged = group->config.storage == PKV_STORAGE_PAGED;
+    const bool is_paged =
+        group->config.kind == PKV_GROUP_ATTENTION && group->config.storage == PKV_STORAGE_PAGED;
     group->num_owners = config_num_owners(config, g);
     group->max_blocks =
         is_paged ? config_blocks_of_cells(config->max_seq_len, group->config.block_size) : 0;
 }
 
+/* A state is one key of one head, with one more state than the pool has: that of zeros. */
+static struct pkv_page_geometry state_geometry(const struct config_group *group)
+{
+    const int64_t lines = divide_up((int64_t)group->config.state_bytes, STATE_ALIGNMENT);
+    const int64_t words = lines * (STATE_ALIGNMENT / (int64_t)sizeof(float));
+    return (struct pkv_page_geometry){
+        .size = sizeof(struct pkv_page_geometry),
+        .num_layers = group->num_owners,
+        .num_blocks = group->config.num_blocks + 1,
+        .kv_heads = 1,
+        .block_size = 1,
+        .k_width = (int32_t)words,
+        .v_width = 1,
+        .v_in_k = true,
+        .k_dtype = PKV_F32,
+        .v_dtype = PKV_F32,
+    };
+}
+
 struct pkv_page_geometry config_geometry(const struct config_group *group)
 {
     const struct pkv_group_config *config = &group->config;
+    if (config->kind == PKV_GROUP_STATE) {
+        return state_geometry(group);
+    }
     return (struct pkv_page_geometry){
         .size = sizeof(struct pkv_page_geometry),
         .num_layers = group->num_owners,
@@ -149,8 +219,9 @@ static size_t scaled(size_t a, size_t b, size_t c)
 static enum pkv_status sizes_with(const struct config_group *group, int32_t num_blocks,
                                   struct pkv_page_sizes *sizes)
 {
-    struct pkv_page_geometry geometry = config_geometry(group);
-    geometry.num_blocks = num_blocks;
+    struct config_group of = *group;
+    of.config.num_blocks = num_blocks;
+    const struct pkv_page_geometry geometry = config_geometry(&of);
     return pkv_page_sizes_of(&geometry, sizes);
 }
 
@@ -170,6 +241,12 @@ static bool need_of(const struct pkv_cache_config *config, const struct config_g
 {
     const struct pkv_group_config *of = &group->config;
     const int64_t num_seqs = config->max_seqs;
+    if (of->kind == PKV_GROUP_STATE) {
+        const size_t own =
+            (size_t)num_seqs * (size_t)config_num_own_states(config->prefix_cache, of->max_rewind);
+        return checked_mul(block_bytes, own, &need->needed_bytes) &&
+               checked_mul(block_bytes, (size_t)num_seqs, &need->cached_bytes);
+    }
     const int64_t all = num_seqs * config_blocks_of_cells(config->max_seq_len, of->block_size);
     int64_t needed = all;
     int64_t cached = all;
@@ -223,7 +300,7 @@ enum pkv_status config_share(const struct pkv_cache_config *config, size_t bytes
 {
     size_t fixed_bytes = 0;
     *budget = (struct config_budget){0};
-    for (int32_t g = 0; g < config->num_groups; g++) {
+    for (int32_t g = 0; g < config->num_groups + config_num_states(config); g++) {
         const enum pkv_status status = add_group(config, g, &fixed_bytes, budget);
         if (status != PKV_OK) {
             return status;

@@ -34,9 +34,25 @@ struct config_budget {
 /* A group with v_width, window, kept prefix, block_size and num_blocks as they are in force. */
 struct config_group {
     struct pkv_group_config config;
-    int32_t num_owners; /* layers that own pages in it */
-    int32_t max_blocks; /* entries of one block table; 0 for a continuous group */
+    int32_t num_owners; /* layers that own pages in it, or keep states */
+    int32_t max_blocks; /* entries of one block table; 0 for a continuous or a state group */
 };
+
+/* State groups, which stand behind the attention groups: in force, num_groups counts these alone.
+ * Each has a layer. O(layers). */
+int32_t config_num_states(const struct pkv_cache_config *config);
+
+/* Is layer i one of a state group, of a config in force? */
+static inline bool config_is_state_layer(const struct pkv_cache_config *config, int32_t i)
+{
+    return config->layers[i].group >= config->num_groups;
+}
+
+/* States that a sequence which may go back max_rewind tokens needs at once. */
+static inline int32_t config_num_own_states(bool has_snapshots, int32_t max_rewind)
+{
+    return max_rewind == 0 && !has_snapshots ? 1 : 2 * (max_rewind + 1);
+}
 
 /* Layers that own pages in group g. */
 int32_t config_num_owners(const struct pkv_cache_config *config, int32_t g);
@@ -54,7 +70,12 @@ bool config_has_slots(const struct pkv_cache_config *config);
 /* Groups of different block sizes under one prefix cache? O(groups). */
 bool config_is_mixed(const struct pkv_cache_config *config);
 
-/* The config with max_step_rows, prefix_cache and no_partial_hits as they are in force. */
+/* The least tokens of which each paged attention group has whole blocks: hits end at multiples.
+ * INT32_MAX when it is more. O(groups). */
+int32_t config_hit_tokens(const struct pkv_cache_config *config);
+
+/* The config as it is in force: max_step_rows, prefix_cache, no_partial_hits, what tiers need, and
+ * num_groups without the state groups. */
 struct pkv_cache_config config_resolve(const struct pkv_cache_config *config);
 
 /* Group g with all that is in force but num_blocks, which a budget may decide. */

@@ -17,6 +17,8 @@
 #include "runtime/label.h"
 
 #define MAX_NAMESPACES (1 << 24)
+#define MAX_STATE_BYTES ((int64_t)1 << 32)
+#define MAX_STATE_REWIND (1 << 16)
 
 struct bound {
     const char *field;
@@ -46,6 +48,62 @@ static enum pkv_status check_cache_dtype(const char *prefix, const char *field,
     return PKV_OK;
 }
 
+/* One number divides another, where it says anything. */
+static enum pkv_status check_multiple(const char *prefix, const char *field, int64_t value,
+                                      const char *unit, int64_t of)
+{
+    return value % of == 0 ? PKV_OK
+                           : INVALID("%s%s = %lld, not a multiple of %s, %lld", prefix, field,
+                                     (long long)value, unit, (long long)of);
+}
+
+static enum pkv_status check_state_group(const struct pkv_cache_config *config, int32_t g,
+                                         const char *prefix)
+{
+    const struct pkv_group_config *group = &config->groups[g];
+    const bool is_huge = group->state_bytes > MAX_STATE_BYTES;
+    const struct bound bounds[] = {
+        {"state_bytes", is_huge ? INT64_MAX : (int64_t)group->state_bytes, 1, MAX_STATE_BYTES},
+        {"snapshot_interval", group->snapshot_interval, 0, INT32_MAX},
+        {"max_rewind", group->max_rewind, 0, MAX_STATE_REWIND},
+        {"segment_tokens", group->segment_tokens, 0, INT64_MAX},
+        {"num_blocks", group->num_blocks, 0, INT32_MAX - 1},
+        {"layers", config_num_owners(config, g), 1, INT32_MAX},
+    };
+    enum pkv_status status = check_bounds(prefix, bounds, sizeof bounds / sizeof bounds[0]);
+    const int32_t hit_tokens = config_hit_tokens(config);
+    if (status == PKV_OK && config->prefix_cache) {
+        status = check_multiple(prefix, "snapshot_interval", group->snapshot_interval,
+                                "the block sizes", hit_tokens);
+    }
+    const int32_t interval = group->snapshot_interval > 0 ? group->snapshot_interval : hit_tokens;
+    if (status == PKV_OK && config->prefix_cache) {
+        status = check_multiple(prefix, "segment_tokens", group->segment_tokens,
+                                "snapshot_interval", interval);
+    }
+    return status == PKV_OK ? sized_check_reserved(prefix, group->reserved) : status;
+}
+
+/* State groups are the last ones, and what they are not built for is not asked. */
+static enum pkv_status check_states(const struct pkv_cache_config *config)
+{
+    for (int32_t g = 0; g < config->num_groups; g++) {
+        const bool is_state = config->groups[g].kind == PKV_GROUP_STATE;
+        if (is_state && g == 0) {
+            return refuse(PKV_UNSUPPORTED,
+                          "groups[0] is a state group: one with attention is needed");
+        }
+        if (!is_state && g > 0 && config->groups[g - 1].kind == PKV_GROUP_STATE) {
+            return INVALID("groups[%d] stands behind a state group", g);
+        }
+        if (is_state && (config->num_tiers > 0 || config->swap_bytes > 0)) {
+            return refuse(PKV_UNSUPPORTED,
+                          "groups[%d]: states go neither to tiers nor to swap memory", g);
+        }
+    }
+    return PKV_OK;
+}
+
 static enum pkv_status check_group(const struct pkv_cache_config *config, int32_t g)
 {
     const struct pkv_group_config *group = &config->groups[g];
@@ -53,7 +111,7 @@ static enum pkv_status check_group(const struct pkv_cache_config *config, int32_
     char prefix[32];
     snprintf(prefix, sizeof prefix, "groups[%d].", g);
     if (group->kind == PKV_GROUP_STATE) {
-        return refuse(PKV_UNSUPPORTED, "%skind: state groups are not built", prefix);
+        return check_state_group(config, g, prefix);
     }
     const struct bound bounds[] = {
         {"kind", group->kind, PKV_GROUP_ATTENTION, PKV_GROUP_ATTENTION},
@@ -66,6 +124,10 @@ static enum pkv_status check_group(const struct pkv_cache_config *config, int32_
         {"kept_prefix", group->kept_prefix, 0, INT64_MAX},
         {"num_blocks", group->num_blocks, is_paged ? 0 : INT32_MIN, INT32_MAX},
         {"layers that own pages", config_num_owners(config, g), 1, INT32_MAX},
+        {"state_bytes", group->state_bytes > 0, 0, 0},
+        {"snapshot_interval", group->snapshot_interval, 0, 0},
+        {"max_rewind", group->max_rewind, 0, 0},
+        {"segment_tokens", group->segment_tokens, 0, 0},
     };
     enum pkv_status status = check_bounds(prefix, bounds, sizeof bounds / sizeof bounds[0]);
     if (status == PKV_OK) {
@@ -117,15 +179,18 @@ static enum pkv_status check_layer(const struct pkv_cache_config *config, int32_
     const struct pkv_layer_config *layer = &config->layers[i];
     char prefix[32];
     snprintf(prefix, sizeof prefix, "layers[%d].", i);
+    const bool is_in_group = layer->group >= 0 && layer->group < config->num_groups;
+    const bool has_states = is_in_group && config->groups[layer->group].kind == PKV_GROUP_STATE;
     const struct bound bounds[] = {
         {"group", layer->group, 0, config->num_groups - 1},
-        {"num_heads", layer->num_heads, 1, INT32_MAX},
+        {"num_heads", layer->num_heads, has_states ? INT32_MIN : 1, INT32_MAX},
+        {"shares_kv", layer->shares_kv, 0, !has_states},
     };
     enum pkv_status status = check_bounds(prefix, bounds, sizeof bounds / sizeof bounds[0]);
     if (status == PKV_OK) {
         status = sized_check_reserved(prefix, layer->reserved);
     }
-    if (status != PKV_OK) {
+    if (status != PKV_OK || has_states) {
         return status;
     }
     const struct pkv_group_config *group = &config->groups[layer->group];
@@ -153,6 +218,9 @@ static enum pkv_status check_block_sizes(const struct pkv_cache_config *config)
     const int32_t smallest = config_node_tokens(config);
     for (int32_t g = 0; g < config->num_groups; g++) {
         const int32_t block_size = config->groups[g].block_size;
+        if (config->groups[g].kind == PKV_GROUP_STATE) {
+            break;
+        }
         if (block_size % smallest != 0) {
             return refuse(PKV_UNSUPPORTED,
                           "groups[%d].block_size = %d: with prefix_cache a multiple of the "
@@ -173,7 +241,8 @@ static enum pkv_status check_slots(const struct pkv_cache_config *config)
 {
     const bool is_required = (config->required & PKV_REQUIRE_HITS) != 0;
     for (int32_t g = 0; g < config->num_groups; g++) {
-        if (config->groups[g].storage != PKV_STORAGE_PAGED &&
+        if (config->groups[g].kind == PKV_GROUP_ATTENTION &&
+            config->groups[g].storage != PKV_STORAGE_PAGED &&
             (is_required || config->num_tiers > 0)) {
             return refuse(PKV_UNSUPPORTED, "groups[%d] is continuous, so there are no hits, but %s",
                           g, is_required ? "PKV_REQUIRE_HITS" : "tiers");
@@ -274,6 +343,9 @@ enum pkv_status config_take(const struct pkv_cache_config *given, struct pkv_cac
     enum pkv_status status = sized_read("config", given, masked_hash_bits, config);
     if (status == PKV_OK) {
         status = check_whole(config);
+    }
+    if (status == PKV_OK) {
+        status = check_states(config);
     }
     for (int32_t g = 0; status == PKV_OK && g < config->num_groups; g++) {
         status = check_group(config, g);

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "runtime/config.h"
+
 static const void *copy_array(struct carver *carver, const void *from, size_t count, size_t bytes)
 {
     if (from == NULL) {
@@ -74,7 +76,8 @@ int64_t constants_rope_positions(const struct pkv_cache_config *config)
     int64_t least = INT64_MAX;
     for (int32_t i = 0; i < config->num_layers; i++) {
         const struct pkv_attn_constants *constants = &config->layers[i].constants;
-        if (constants->rope_cos != NULL && constants->rope_positions < least) {
+        if (!config_is_state_layer(config, i) && constants->rope_cos != NULL &&
+            constants->rope_positions < least) {
             least = constants->rope_positions;
         }
     }

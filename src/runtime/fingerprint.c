@@ -45,6 +45,12 @@ struct pkv_block_key fingerprint_of(const struct pkv_cache_config *config)
         const struct fingerprint_words words = group_words(&group);
         key = chain(key, &words);
     }
+    for (int32_t g = config->num_groups; g < config->num_groups + config_num_states(config); g++) {
+        const struct pkv_group_config *group = &config->groups[g];
+        const struct fingerprint_words words = {
+            .words = {(uint64_t)group->kind, (uint64_t)group->state_bytes}};
+        key = chain(key, &words);
+    }
     for (int32_t i = 0; i < config->num_layers; i++) {
         const struct pkv_layer_config *layer = &config->layers[i];
         const struct fingerprint_words words = {

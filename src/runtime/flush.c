@@ -14,11 +14,12 @@
 #define SLICE 64
 #define SCRUB_SLICE 4
 
-static int32_t num_held(const pkv_cache *cache)
+static int32_t num_held(pkv_cache *cache)
 {
     int32_t count = 0;
-    for (int32_t g = 0; g < cache->config.num_groups; g++) {
-        count += cache->groups[g].config->num_blocks - block_num_free(&cache->groups[g].blocks);
+    for (int32_t g = 0; g < cache_num_groups(cache); g++) {
+        const struct block_set *blocks = cache_blocks(cache, g);
+        count += blocks->num_blocks - block_num_free(blocks);
     }
     return count;
 }
@@ -48,10 +49,10 @@ static void sweep(pkv_cache *cache, struct prefix_swept *swept)
         cache_yield(cache);
     }
     const bool is_scrubbed = cache->block_context.scrub != BLOCK_SCRUB_NONE;
-    for (int32_t g = 0; is_scrubbed && g < cache->config.num_groups; g++) {
-        struct group *group = &cache->groups[g];
-        for (int32_t first = 0; first < group->config->num_blocks; first += SCRUB_SLICE) {
-            block_scrub_uncached(&group->blocks, first, SCRUB_SLICE);
+    for (int32_t g = 0; is_scrubbed && g < cache_num_groups(cache); g++) {
+        struct block_set *blocks = cache_blocks(cache, g);
+        for (int32_t first = 0; first < blocks->num_blocks; first += SCRUB_SLICE) {
+            block_scrub_uncached(blocks, first, SCRUB_SLICE);
             cache_yield(cache);
         }
     }

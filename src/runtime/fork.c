@@ -44,6 +44,9 @@ static pkv_seq fork_once(pkv_cache *cache, int32_t parent, int32_t at)
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
         seq_table_fork(&cache->groups[g].tables, parent, child, at, of->length);
     }
+    for (int32_t s = 0; s < cache->num_states; s++) {
+        state_list_fork(&cache->states[s], parent, child, at);
+    }
     cache->seqs.at[child].length = at;
     publish_fork(cache, parent, child, at);
     quota_settle(cache, child);

@@ -23,6 +23,10 @@ enum pkv_status layer_build(struct layer *layers, const struct pkv_cache_config 
     for (int32_t i = 0; i < config->num_layers; i++) {
         const struct pkv_layer_config *of = &config->layers[i];
         struct layer *layer = &layers[i];
+        if (config_is_state_layer(config, i)) {
+            *layer = (struct layer){.group = of->group, .owner = LAYER_OF_STATES};
+            continue;
+        }
         struct group *group = &groups[of->group];
         layer->group = of->group;
         layer->num_heads = of->num_heads;

@@ -6,12 +6,14 @@
 
 #include "runtime/group.h"
 
+#define LAYER_OF_STATES (-1) /* the owner of a layer that has no pages */
+
 /* Constant after create but for the last two, which belong to the thread that drives the step.
  */
 struct layer {
     int32_t group;
     int32_t num_heads;
-    int32_t owner; /* the layer whose pages it reads: itself, or an earlier one */
+    int32_t owner; /* the layer whose pages it reads: itself, an earlier one, or none */
     const struct pkv_attn_constants *constants;
     struct pkv_kv_view view;
     bool is_attended;  /* in the open step ... */

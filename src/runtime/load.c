@@ -35,8 +35,8 @@ static enum pkv_status judge(const pkv_cache *cache, const struct load_plan *pla
             .group = g,
             .total = wanted,
             .more = wanted,
-            .limit = admission_limit(cache, group),
-            .available = admission_available(cache, group),
+            .limit = admission_limit(cache, g),
+            .available = admission_available(cache, g),
         };
         const enum pkv_status before = status;
         status = shortage_judge(before, &demand, shortage);
@@ -186,7 +186,8 @@ static enum pkv_status check_call(const pkv_cache *cache, const pkv_seq *seq,
     if (cache == NULL || seq == NULL) {
         return INVALID("%s is NULL", cache == NULL ? "cache" : "seq");
     }
-    return shortage_check(shortage);
+    const enum pkv_status status = cache_check_no_states(cache);
+    return status == PKV_OK ? shortage_check(shortage) : status;
 }
 
 static void report_shortage(enum pkv_status status, const struct pkv_shortage *found,

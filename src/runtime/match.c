@@ -33,6 +33,9 @@ const struct prefix_window *match_windows(pkv_cache *cache, const struct seq *pr
             .kept_prefix = group_kept_prefix(&cache->groups[g], prototype),
         };
     }
+    for (int32_t s = 0; s < cache->num_states; s++) { /* that of the last token's block alone */
+        windows[cache->config.num_groups + s] = (struct prefix_window){.window = 2};
+    }
     return windows;
 }
 
@@ -161,7 +164,7 @@ void match_groups(pkv_cache *cache, const struct seq *prototype, const struct pk
     struct reuse *reuse = &cache->reuse;
     const int32_t count = match_chain(cache, prototype, prompt, max_blocks);
     (void)match_windows(cache, prototype);
-    for (int32_t g = 0; g < cache->config.num_groups; g++) {
+    for (int32_t g = 0; g < cache->config.num_groups + cache->num_states; g++) {
         group_blocks[g] = match_in_group(reuse, prompt, g, count);
     }
 }

@@ -8,6 +8,7 @@
 #include "base/minmax.h"
 #include "prefix/prefix_blocks.h"
 #include "runtime/handle.h"
+#include "runtime/state_list.h"
 
 void pin_init(struct pin_records *pins, int32_t capacity, uint64_t first_generation)
 {
@@ -82,6 +83,10 @@ pkv_pin pin_start(struct pin_records *pins, const struct prefix_ref *nodes, int3
             }
         }
     }
+    for (int32_t s = 0; s < pins->num_states; s++) {
+        struct block_set *blocks = &pins->states[s].blocks;
+        hold_block(blocks, prefix_index_block(index, pin->leaf, blocks->group));
+    }
     return handle_of(pins, record);
 }
 
@@ -90,6 +95,10 @@ void pin_end(struct pin_records *pins, int32_t index)
     struct prefix_index *of = pins->context->index;
     struct pin *pin = &pins->at[index];
     struct prefix_ref node = pin->leaf;
+    for (int32_t s = pins->num_states - 1; s >= 0; s--) {
+        struct block_set *blocks = &pins->states[s].blocks;
+        drop_block(blocks, prefix_index_block(of, node, blocks->group));
+    }
     for (int32_t i = pin->num_nodes - 1; i >= 0; i--) {
         const struct prefix_ref parent = prefix_index_node(of, node)->parent;
         for (int32_t g = 0; g < pins->num_groups; g++) {
@@ -158,6 +167,19 @@ void pin_end_flushed(struct pin_records *pins)
     }
 }
 
+/* Of a leaf's snapshot alone. */
+static int32_t state_excess(const struct pin_records *pins, const struct state_group *states,
+                            struct prefix_ref leaf)
+{
+    const int32_t block = prefix_index_block(pins->context->index, leaf, states->index);
+    const bool is_free = pkv_pool_ref_count(states->blocks.pool, block) == 0;
+    const bool is_new = states->blocks.at[block].num_pins == 0;
+    return (is_free && state_list_num_spare(states) < 1) ||
+                   states->blocks.num_pinned + is_new > pins->capacity
+               ? 1
+               : 0;
+}
+
 int32_t pin_excess(const struct pin_records *pins, const struct prefix_ref *nodes,
                    int32_t num_nodes, const struct seq *prototype)
 {
@@ -177,6 +199,9 @@ int32_t pin_excess(const struct pin_records *pins, const struct prefix_ref *node
         }
         worst = max_i32(worst, num_taken - seq_table_num_spare(&group->tables));
         worst = max_i32(worst, count - pins->capacity);
+    }
+    for (int32_t s = 0; s < pins->num_states; s++) {
+        worst = max_i32(worst, state_excess(pins, &pins->states[s], nodes[num_nodes - 1]));
     }
     return worst;
 }

@@ -8,6 +8,7 @@
 
 #include "pagedkv/prefix.h"
 #include "runtime/group.h"
+#include "runtime/state_group.h"
 
 /* Nodes 0 .. num_nodes - 1 of the prefix are leaf and its ancestors; which of their blocks the pin
  * holds follows from kept_prefix and max_rewind. */
@@ -28,6 +29,8 @@ struct pin_records {
     struct block_context *context;
     struct group *groups;
     int32_t num_groups;
+    struct state_group *states; /* of these a pin holds the snapshot of its leaf */
+    int32_t num_states;
     struct pin *at; /* [capacity] */
     int32_t capacity;
     int32_t first_free; /* NO_PIN: all are used */

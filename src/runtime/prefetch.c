@@ -144,7 +144,7 @@ static int32_t excess(const struct prefetch *of, int32_t num_blocks)
             num_taken += seq_table_maps(&table, i) &&
                          (block == NO_BLOCK || block_costs_spare(&group->blocks, block));
         }
-        worst = max_i32(worst, num_taken - admission_available(of->cache, group));
+        worst = max_i32(worst, num_taken - admission_available(of->cache, g));
     }
     return worst;
 }

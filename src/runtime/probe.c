@@ -101,7 +101,7 @@ static enum pkv_status probe_groups(pkv_cache *cache, const struct namespace_fie
     match_groups(cache, prototype, prompt, max_blocks, group_cached);
     int32_t common = match_longest(cache, prototype, prompt, max_cached, &num_copied);
     common = common * block_size + num_copied;
-    for (int32_t g = 0; g < cache->config.num_groups; g++) {
+    for (int32_t g = 0; g < cache_num_groups(cache); g++) {
         group_cached[g] = max_i32(group_cached[g] * block_size, common);
     }
     if (num_cached != NULL) {

@@ -15,6 +15,7 @@
 #include "prefix/prefix_publish.h"
 #include "prefix/prefix_retain.h"
 #include "runtime/match.h"
+#include "runtime/state_publish.h"
 
 /* The sequence's newest node is `node`, the last of num_published. */
 static void move_newest(struct prefix_index *index, struct seq_reuse *reuse, struct prefix_ref node,
@@ -52,12 +53,15 @@ void publish_adopt(pkv_cache *cache, int32_t seq, int32_t num_blocks, int32_t nu
     if (num_blocks == 0 && num_copied == 0) {
         return;
     }
+    const enum prefix_standing standing =
+        reuse->growth == SEQ_GROWS_HIT ? PREFIX_SETTLED : PREFIX_SHARED;
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
-        adopt_in_group(&cache->reuse, &cache->groups[g], seq, num_blocks,
-                       reuse->growth == SEQ_GROWS_HIT ? PREFIX_SETTLED : PREFIX_SHARED);
+        adopt_in_group(&cache->reuse, &cache->groups[g], seq, num_blocks, standing);
     }
     if (num_blocks > 0) {
-        move_newest(index, reuse, cache->reuse.matched[num_blocks - 1], num_blocks);
+        const struct prefix_ref node = cache->reuse.matched[num_blocks - 1];
+        state_publish_adopt(cache, seq, num_blocks * cache->reuse.block_size, node, standing);
+        move_newest(index, reuse, node, num_blocks);
         reuse->num_tried = num_blocks;
         if (!reuse->no_publish) {
             prefix_index_claim(index, reuse->newest, reuse->priority, reuse->retention_ns);
@@ -251,6 +255,7 @@ static bool publish_next(pkv_cache *cache, int32_t seq)
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
         publish_entry(cache, &cache->groups[g], seq, i, node);
     }
+    state_publish(cache, seq, (i + 1) * block_size, node);
     prefix_index_supersede(cache->reuse.index, node);
     prefix_index_release(cache->reuse.index, reuse->newest);
     reuse->newest = node; /* insert holds it */

@@ -8,8 +8,9 @@
 
 #include "runtime/cache.h"
 
-/* PKV_NOT_RESIDENT, with a text that says the next possible length, unless every key is there that
- * a query at `length` sees. Not for length 0, which needs no key. */
+/* PKV_NOT_RESIDENT, with a text that says the nearest possible lengths, unless every key is there
+ * that a query at `length` sees, and the states behind that many tokens. Not for length 0, which
+ * needs none. */
 enum pkv_status resident_check(const pkv_cache *cache, int32_t index, int32_t length);
 
 /* The least length from which on every length up to the present one can be gone back to. 0 can

@@ -7,6 +7,18 @@
 #include "base/error.h"
 #include "runtime/fingerprint.h"
 
+/* Of the index. */
+static int32_t num_groups_of(const struct pkv_cache_config *config)
+{
+    return config->num_groups + config_num_states(config);
+}
+
+/* A snapshot is the block of one node. */
+static int32_t nodes_per_block(const struct pkv_cache_config *config, int32_t g)
+{
+    return g < config->num_groups ? config_nodes_per_block(config, g) : 1;
+}
+
 /* What the index needs to know of each group. */
 struct index_groups {
     int32_t nodes_per_block[CONFIG_MAX_PREFIX_GROUPS];
@@ -16,12 +28,12 @@ struct index_groups {
 static struct prefix_config index_config(const struct pkv_cache_config *config,
                                          struct index_groups *groups)
 {
-    for (int32_t g = 0; g < config->num_groups; g++) {
-        groups->nodes_per_block[g] = config_nodes_per_block(config, g);
+    for (int32_t g = 0; g < num_groups_of(config); g++) {
+        groups->nodes_per_block[g] = nodes_per_block(config, g);
     }
     return (struct prefix_config){
         .block_size = config_node_tokens(config),
-        .num_groups = config->num_groups,
+        .num_groups = num_groups_of(config),
         .nodes_per_block = groups->nodes_per_block,
         .num_nodes = config->num_index_nodes,
         .max_namespaces = config->max_namespaces,
@@ -36,8 +48,8 @@ static enum pkv_status check_num_nodes(const struct pkv_cache_config *config,
                                        const int32_t *num_blocks)
 {
     int64_t spanned = 0;
-    for (int32_t g = 0; g < config->num_groups; g++) {
-        spanned += (int64_t)num_blocks[g] * config_nodes_per_block(config, g);
+    for (int32_t g = 0; g < num_groups_of(config); g++) {
+        spanned += (int64_t)num_blocks[g] * nodes_per_block(config, g);
     }
     if (config->num_index_nodes != 0 && config->num_index_nodes < spanned) {
         return INVALID("num_index_nodes = %d, below the %lld that all blocks span",
@@ -79,20 +91,26 @@ void reuse_carve(const struct pkv_cache_config *config, struct reuse *reuse, str
 {
     const int32_t max_blocks =
         config_blocks_of_cells(config->max_seq_len, config_node_tokens(config));
-    const size_t num_groups = (size_t)config->num_groups;
+    const size_t num_groups = (size_t)num_groups_of(config);
     reuse->matched = carve(carver, (size_t)max_blocks, sizeof *reuse->matched);
     reuse->windows = carve(carver, num_groups, sizeof *reuse->windows);
 }
 
 enum pkv_status reuse_build(struct reuse *reuse, const struct pkv_cache_config *config,
-                            const struct group *groups, uint64_t seed, struct events *events,
-                            struct mem *mem)
+                            const struct group *groups, const struct state_group *states,
+                            uint64_t seed, struct events *events, struct mem *mem)
 {
     pkv_pool *pools[CONFIG_MAX_PREFIX_GROUPS];
     int64_t windows[CONFIG_MAX_PREFIX_GROUPS];
     for (int32_t g = 0; g < config->num_groups; g++) {
         pools[g] = groups[g].blocks.pool;
         windows[g] = groups[g].config->sliding_window;
+    }
+    for (int32_t g = config->num_groups; g < num_groups_of(config); g++) {
+        const struct state_group *of = &states[g - config->num_groups];
+        pools[g] = of->blocks.pool;
+        /* The snapshot in front of a retention point is as far away as that. */
+        windows[g] = (int64_t)of->config->snapshot_interval + 1;
     }
     struct index_groups of_groups;
     struct prefix_config of = index_config(config, &of_groups);

@@ -10,6 +10,7 @@
 #include "prefix/prefix_match.h"
 #include "runtime/events.h"
 #include "runtime/group.h"
+#include "runtime/state_group.h"
 
 /* Constant after create, but for what index, tokens and the two arrays of a match hold: the mutex
  * guards that. */
@@ -24,7 +25,7 @@ struct reuse {
     int32_t num_known;             /* nodes of the prompt, some without blocks */
     int32_t num_furthest;          /* leading nodes of them that some group could go on from */
     struct prefix_ref source;      /* the node whose first tokens are copied; the root: none */
-    struct prefix_window *windows; /* [num_groups] */
+    struct prefix_window *windows; /* [num_groups], state groups too */
 };
 
 /* Nodes of the index of a config; num_blocks [num_groups] are those in force. */
@@ -38,11 +39,11 @@ enum pkv_status reuse_add_sizes(const struct pkv_cache_config *config, const int
 /* The arrays, for a config with prefix_cache. */
 void reuse_carve(const struct pkv_cache_config *config, struct reuse *reuse, struct carver *carver);
 
-/* Builds the index over the groups; events hears of its changes. seed is the index's own.
- * PKV_NO_MEMORY; free it in either case. */
+/* Builds the index over the groups, and the state groups behind them; events hears of its changes.
+ * seed is the index's own. PKV_NO_MEMORY; free it in either case. */
 enum pkv_status reuse_build(struct reuse *reuse, const struct pkv_cache_config *config,
-                            const struct group *groups, uint64_t seed, struct events *events,
-                            struct mem *mem);
+                            const struct group *groups, const struct state_group *states,
+                            uint64_t seed, struct events *events, struct mem *mem);
 void reuse_free(struct reuse *reuse, const struct pkv_hooks *hooks);
 
 #endif

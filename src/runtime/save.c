@@ -245,7 +245,10 @@ enum pkv_status pkv_seq_save(pkv_cache *cache, pkv_seq seq, const struct pkv_wri
     if (cache == NULL) {
         return INVALID("cache is NULL");
     }
-    const enum pkv_status status = sized_read("writer", given, write, &writer);
+    enum pkv_status status = sized_read("writer", given, write, &writer);
+    if (status == PKV_OK) {
+        status = cache_check_no_states(cache);
+    }
     if (status != PKV_OK) {
         return status;
     }
@@ -263,7 +266,11 @@ enum pkv_status pkv_seq_save_file(pkv_cache *cache, pkv_seq seq, const char *pat
     if (cache == NULL || path == NULL) {
         return INVALID("%s is NULL", cache == NULL ? "cache" : "path");
     }
-    enum pkv_status status = saved_file_create(&file, path, &cache->mem.routed, &sink);
+    enum pkv_status status = cache_check_no_states(cache);
+    if (status != PKV_OK) {
+        return status;
+    }
+    status = saved_file_create(&file, path, &cache->mem.routed, &sink);
     if (status == PKV_OK) {
         status = saved_file_explain(&file, save_seq(cache, seq, &sink));
     }

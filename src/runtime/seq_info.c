@@ -37,6 +37,13 @@ static void read_seq(const pkv_cache *cache, const struct seq *seq, struct pkv_s
             num_blocks[g] = held;
         }
     }
+    for (int32_t s = 0; s < cache->num_states; s++) {
+        const int32_t held = cache->states[s].lists[index].count;
+        info->num_blocks += held;
+        if (num_blocks != NULL) {
+            num_blocks[cache->states[s].index] = held;
+        }
+    }
 }
 
 enum pkv_status pkv_seq_describe(pkv_cache *cache, pkv_seq handle, struct pkv_seq_info *info,

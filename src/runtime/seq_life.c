@@ -36,6 +36,9 @@ int32_t seq_life_claim(pkv_cache *cache, const struct seq *prototype)
             group_claim_slot(group, index);
         }
     }
+    for (int32_t s = 0; s < cache->num_states; s++) {
+        state_list_reset(&cache->states[s], index);
+    }
     return index;
 }
 
@@ -51,6 +54,9 @@ void seq_life_release(pkv_cache *cache, int32_t index)
         } else {
             group_release_slot(group, index);
         }
+    }
+    for (int32_t s = 0; s < cache->num_states; s++) {
+        state_list_cut(&cache->states[s], index, 0);
     }
     quota_settle(cache, index);
     namespace_leave(cache, &cache->seqs.at[index]);

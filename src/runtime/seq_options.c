@@ -25,6 +25,18 @@ static enum pkv_status check_ranges(const struct pkv_seq_options *options, int32
     return PKV_OK;
 }
 
+static enum pkv_status check_state_rewind(const struct pkv_cache_config *config, int32_t max_rewind)
+{
+    for (int32_t s = 0; s < config_num_states(config); s++) {
+        const int32_t g = config->num_groups + s;
+        if (max_rewind > config->groups[g].max_rewind) {
+            return INVALID("max_rewind = %d, above that of groups[%d], %d", max_rewind, g,
+                           config->groups[g].max_rewind);
+        }
+    }
+    return PKV_OK;
+}
+
 enum pkv_status seq_options_check(const struct pkv_cache_config *config,
                                   const struct pkv_seq_options *given, struct seq *prototype,
                                   struct namespace_fields *fields)
@@ -42,6 +54,10 @@ enum pkv_status seq_options_check(const struct pkv_cache_config *config,
     if (status == PKV_OK) {
         status = check_ranges(options, max_seq_len);
     }
+    if (status != PKV_OK) {
+        return status;
+    }
+    status = check_state_rewind(config, options->max_rewind);
     if (status != PKV_OK) {
         return status;
     }

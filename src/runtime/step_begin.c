@@ -42,6 +42,9 @@ static enum pkv_status decide(pkv_cache *cache, const struct pkv_batch *batch,
             reservation_prefetch(step, group, i);
         }
     }
+    for (int32_t s = 0; s < cache->num_states; s++) {
+        cache->states[s].step.num_spare = 0;
+    }
     *shortage = (struct pkv_shortage){.row = batch->num_rows, .group = SHORTAGE_NO_GROUP};
     int32_t row = 0;
     enum pkv_status status = PKV_OK;
@@ -67,6 +70,9 @@ static void take(pkv_cache *cache)
             reservation_take(&cache->step, group, i);
         }
         cache->counters.copied_blocks += (uint64_t)group->step.num_copies;
+    }
+    for (int32_t s = 0; s < cache->num_states; s++) {
+        state_step_take(&cache->step, &cache->states[s], &cache->seqs);
     }
 }
 

@@ -17,6 +17,9 @@ static void count_reads(pkv_cache *cache)
     for (int32_t i = 0; cache->step.num_tokens > 0 && i < cache->config.num_layers; i++) {
         const struct layer *layer = &cache->layers[i];
         const struct pkv_kv_view *view = &layer->view;
+        if (layer->owner == LAYER_OF_STATES) {
+            continue;
+        }
         const struct group *group = &cache->groups[layer->group];
         size_t cell = (size_t)view->k_width * pkv_dtype_bytes(view->k_dtype);
         if (!group->config->v_in_k) {
@@ -87,11 +90,16 @@ static enum pkv_status check_num_keep(const struct step *step, int32_t row, int3
 }
 
 /* num_keep NULL = all. */
-static enum pkv_status check_num_keeps(const struct step *step, const int32_t *num_keep)
+static enum pkv_status check_num_keeps(const pkv_cache *cache, const int32_t *num_keep)
 {
+    const struct step *step = &cache->step;
     enum pkv_status status = PKV_OK;
     for (int32_t i = 0; status == PKV_OK && num_keep != NULL && i < step->num_rows; i++) {
+        const bool is_live = cache->seqs.at[step->seqs[i]].state == SEQ_LIVE;
         status = check_num_keep(step, i, num_keep[i]);
+        for (int32_t s = 0; status == PKV_OK && is_live && s < cache->num_states; s++) {
+            status = state_step_check_keep(step, &cache->states[s], i, num_keep[i]);
+        }
     }
     return status;
 }
@@ -129,7 +137,7 @@ enum pkv_status pkv_step_commit(pkv_cache *cache, pkv_step step, const int32_t *
     cache_lock(cache);
     enum pkv_status status = step_check(&cache->step, step);
     if (status == PKV_OK) {
-        status = check_num_keeps(&cache->step, num_keep);
+        status = check_num_keeps(cache, num_keep);
     }
     if (status == PKV_OK) {
         status = check_chains(&cache->step, num_keep);
@@ -150,7 +158,7 @@ static enum pkv_status check_paths(pkv_cache *cache, pkv_step step, const int32_
     cache_lock(cache);
     enum pkv_status status = step_check(&cache->step, step);
     if (status == PKV_OK) {
-        status = check_num_keeps(&cache->step, num_keep);
+        status = check_num_keeps(cache, num_keep);
     }
     if (status == PKV_OK) {
         status = step_path_check(&cache->step, num_keep, path);

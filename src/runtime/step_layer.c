@@ -74,6 +74,9 @@ static enum pkv_status check_layer(pkv_cache *cache, pkv_step step, int32_t laye
         return tasks;
     }
     const int32_t owner = cache->layers[layer].owner;
+    if (owner == LAYER_OF_STATES) {
+        return INVALID("layer %d keeps states, which pkv_step_describe_states shows", layer);
+    }
     if (owner == layer && cache->layers[layer].is_attended) {
         return INVALID("layer %d was appended in this step already", layer);
     }

@@ -126,11 +126,15 @@ void step_path_move_cells(const pkv_cache *cache, const int32_t *num_keep, const
 void step_path_move_tokens(pkv_cache *cache, const int32_t *num_keep, const int32_t *path)
 {
     const struct step *step = &cache->step;
-    const bool has_tokens = cache_has_reuse(cache) && step->has_parents;
-    for (int32_t i = 0; has_tokens && i < step->num_rows; i++) {
+    for (int32_t i = 0; step->has_parents && i < step->num_rows; i++) {
         const int32_t seq = step->seqs[i];
-        seq_tokens_move(&cache->reuse.tokens, seq, &cache->seqs.at[seq].tokens,
-                        step_length_before(step, i), path, num_keep[i]);
+        if (cache_has_reuse(cache)) {
+            seq_tokens_move(&cache->reuse.tokens, seq, &cache->seqs.at[seq].tokens,
+                            step_length_before(step, i), path, num_keep[i]);
+        }
+        for (int32_t s = 0; s < cache->num_states; s++) {
+            state_step_move(step, &cache->states[s], i, path, num_keep[i]);
+        }
         path += num_keep[i];
     }
 }

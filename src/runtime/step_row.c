@@ -8,6 +8,8 @@
 #include "runtime/quota.h"
 #include "runtime/reservation.h"
 
+#define NO_ROW (-1)
+
 /* Puts back who writes the tail blocks. */
 static void cancel_reservations(pkv_cache *cache, int32_t row)
 {
@@ -58,6 +60,9 @@ static void plan_row(pkv_cache *cache, int32_t row, int32_t sign)
             group->step.num_planned += sign * reservation_num_spare(reservation, &table->promise);
         }
     }
+    for (int32_t s = 0; s < cache->num_states; s++) {
+        state_step_plan(&cache->step, &cache->states[s], row, sign);
+    }
 }
 
 enum pkv_status step_row_decide(pkv_cache *cache, int32_t row, struct pkv_shortage *shortage)
@@ -67,6 +72,11 @@ enum pkv_status step_row_decide(pkv_cache *cache, int32_t row, struct pkv_shorta
         if (group_is_paged(&cache->groups[g])) {
             status = reservation_decide(&cache->step, &cache->groups[g], row, status, shortage);
         }
+    }
+    for (int32_t s = 0; s < cache->num_states; s++) {
+        const int32_t max_rewind = cache->seqs.at[cache->step.seqs[row]].max_rewind;
+        status =
+            state_step_decide(&cache->step, &cache->states[s], row, max_rewind, status, shortage);
     }
     if (status == PKV_OK) {
         status = decide_quota(cache, row, shortage);
@@ -87,12 +97,23 @@ void step_row_cancel(pkv_cache *cache, int32_t row)
 
 void step_row_undo(pkv_cache *cache, int32_t row)
 {
+    for (int32_t s = cache->num_states - 1; s >= 0; s--) {
+        state_step_undo(&cache->step, &cache->states[s], row);
+    }
     for (int32_t g = cache->config.num_groups - 1; g >= 0; g--) {
         if (group_is_paged(&cache->groups[g])) {
             reservation_undo(&cache->step, &cache->groups[g], row);
         }
     }
     quota_settle(cache, cache->step.seqs[row]);
+}
+
+/* Its states are published as they are in the step. */
+static void set_keeping(pkv_cache *cache, int32_t row)
+{
+    for (int32_t s = 0; s < cache->num_states; s++) {
+        cache->states[s].step.keeping = row;
+    }
 }
 
 void step_row_keep(pkv_cache *cache, int32_t row, int32_t num_keep)
@@ -106,13 +127,18 @@ void step_row_keep(pkv_cache *cache, int32_t row, int32_t num_keep)
         }
     }
     seq->length = length;
+    set_keeping(cache, row);
     /* Before blocks leave the window: they are indexed while the sequence still holds them. */
     publish_full_blocks(cache, index);
+    set_keeping(cache, NO_ROW);
     const int32_t query = length > seq->max_rewind ? length - seq->max_rewind : 0;
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
         if (group_is_paged(&cache->groups[g])) {
             seq_table_reclaim(&cache->groups[g].tables, index, query);
         }
+    }
+    for (int32_t s = 0; s < cache->num_states; s++) {
+        state_step_keep(&cache->step, &cache->states[s], row, num_keep, seq->max_rewind);
     }
     quota_settle(cache, index);
 }

@@ -51,6 +51,48 @@ static void view_group(const pkv_cache *cache, int32_t g, struct pkv_step_view *
     view->layer_stride_bytes = group->layer_stride_bytes;
 }
 
+static void view_states(const struct step *step, struct state_group *states,
+                        struct pkv_state_view *view)
+{
+    memset(view, 0, sizeof *view);
+    view->num_rows = step->num_rows;
+    view->num_tokens = step->num_tokens;
+    view->cu_seqlens_q = step->cu_seqlens;
+    view->reads = states->step.reads;
+    view->writes = states->step.writes;
+    view->parents = step->has_parents ? step->parents : NULL;
+    view->first_layer = states->first_layer;
+    view->state_bytes = states->config->state_bytes;
+    view->state_stride_bytes = states->state_stride_bytes;
+    view->layer_stride_bytes = states->layer_stride_bytes;
+    states->step.is_shown = true;
+}
+
+enum pkv_status pkv_step_describe_states(pkv_cache *cache, pkv_step step, int32_t group,
+                                         struct pkv_state_view *view)
+{
+    if (cache == NULL) {
+        return INVALID("cache is NULL");
+    }
+    enum pkv_status status = sized_check("view", view, struct pkv_state_view, layer_stride_bytes);
+    if (status != PKV_OK) {
+        return status;
+    }
+    if (group < cache->config.num_groups || group >= cache_num_groups(cache)) {
+        return INVALID("group = %d: the state groups are those of [%d, %d)", group,
+                       cache->config.num_groups, cache_num_groups(cache));
+    }
+    cache_lock(cache);
+    status = step_check(&cache->step, step);
+    if (status == PKV_OK) {
+        struct pkv_state_view found;
+        view_states(&cache->step, &cache->states[group - cache->config.num_groups], &found);
+        sized_fill(view, &found);
+    }
+    cache_unlock(cache);
+    return status;
+}
+
 enum pkv_status pkv_step_describe(pkv_cache *cache, pkv_step step, int32_t group,
                                   struct pkv_step_view *view)
 {

@@ -52,6 +52,9 @@ static enum pkv_status truncate_seq(pkv_cache *cache, pkv_seq handle, int32_t le
             }
         }
     }
+    for (int32_t s = 0; s < cache->num_states; s++) {
+        state_list_cut(&cache->states[s], index, length);
+    }
     seq->length = length;
     seq->reuse.was_preempted = length == 0 && seq->reuse.was_admitted;
     publish_cut(cache, index, length);

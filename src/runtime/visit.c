@@ -9,13 +9,13 @@
 
 #define SLICE 32
 
-static struct pkv_block_info info_of(const pkv_cache *cache, int32_t g, int32_t block)
+static struct pkv_block_info info_of(pkv_cache *cache, int32_t g, int32_t block)
 {
-    const struct group *group = &cache->groups[g];
+    const struct block_set *blocks = cache_blocks(cache, g);
     struct pkv_block_info info = {.size = sizeof info,
                                   .group = g,
                                   .block = block,
-                                  .ref_count = pkv_pool_ref_count(group->blocks.pool, block)};
+                                  .ref_count = pkv_pool_ref_count(blocks->pool, block)};
     bool is_cached = false;
     if (cache_has_reuse(cache)) {
         const struct prefix_ref node = prefix_index_node_of(cache->reuse.index, g, block);
@@ -31,7 +31,7 @@ static struct pkv_block_info info_of(const pkv_cache *cache, int32_t g, int32_t 
         }
     }
     if (info.ref_count > 0) {
-        info.state = group->blocks.at[block].num_pins > 0 ? PKV_BLOCK_PINNED : PKV_BLOCK_HELD;
+        info.state = blocks->at[block].num_pins > 0 ? PKV_BLOCK_PINNED : PKV_BLOCK_HELD;
     } else {
         info.state = is_cached ? PKV_BLOCK_CACHED : PKV_BLOCK_FREE;
     }
@@ -43,7 +43,7 @@ static bool visit_slice(pkv_cache *cache, int32_t g, int32_t first,
                         void *context)
 {
     struct pkv_block_info infos[SLICE];
-    const int32_t left = cache->groups[g].config->num_blocks - first;
+    const int32_t left = cache_blocks(cache, g)->num_blocks - first;
     const int32_t count = left < SLICE ? left : SLICE;
     cache_queue(cache);
     for (int32_t i = 0; i < count; i++) {
@@ -71,9 +71,9 @@ enum pkv_status pkv_cache_visit(pkv_cache *cache,
     if (next_event != NULL) {
         *next_event = next;
     }
-    for (int32_t g = 0; g < cache->config.num_groups; g++) {
-        const int32_t num_blocks =
-            group_is_paged(&cache->groups[g]) ? cache->groups[g].config->num_blocks : 0;
+    for (int32_t g = 0; g < cache_num_groups(cache); g++) {
+        const struct block_set *blocks = cache_blocks(cache, g);
+        const int32_t num_blocks = blocks->pool != NULL ? blocks->num_blocks : 0;
         for (int32_t first = 0; first < num_blocks; first += SLICE) {
             if (!visit_slice(cache, g, first, visit, context)) {
                 return PKV_OK;

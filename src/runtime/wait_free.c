@@ -14,14 +14,13 @@ static enum pkv_status judge(const pkv_cache *cache, const struct seq *seq,
 {
     const bool is_quota = wanted->group == SHORTAGE_NO_GROUP;
     const struct quota quota = quota_of_scope(cache, &seq->reuse.scope);
-    const struct group *group = is_quota ? NULL : &cache->groups[wanted->group];
     const struct shortage_demand demand = {
         .row = SHORTAGE_NO_ROW,
         .group = wanted->group,
         .total = wanted->need,
         .more = wanted->need,
-        .limit = is_quota ? quota.limit : admission_limit(cache, group),
-        .available = is_quota ? quota.room : admission_available(cache, group),
+        .limit = is_quota ? quota.limit : admission_limit(cache, wanted->group),
+        .available = is_quota ? quota.room : admission_available(cache, wanted->group),
     };
     struct pkv_shortage found;
     return shortage_judge(PKV_OK, &demand, &found);
@@ -54,7 +53,8 @@ static enum pkv_status check_shortage(const pkv_cache *cache, const struct pkv_s
         return INVALID("shortage->row = %d: not that of an admission", shortage->row);
     }
     if (g != SHORTAGE_NO_GROUP &&
-        (g < 0 || g >= cache->config.num_groups || !group_is_paged(&cache->groups[g]))) {
+        (g < 0 || g >= cache_num_groups(cache) ||
+         (g < cache->config.num_groups && !group_is_paged(&cache->groups[g])))) {
         return INVALID("shortage->group = %d is no paged group", g);
     }
     if (g == SHORTAGE_NO_GROUP && shortage->quota == 0) {

@@ -59,7 +59,7 @@ static const struct fault faults[] = {
     {CONFIG_FIELD(num_threads), -1, PKV_INVALID_ARGUMENT, "num_threads"},
     {CONFIG_FIELD(num_threads), 1025, PKV_INVALID_ARGUMENT, "num_threads"},
     {CONFIG_FIELD(isa), 99, PKV_INVALID_ARGUMENT, "isa"},
-    {GROUP_FIELD(kind), PKV_GROUP_STATE, PKV_UNSUPPORTED, "kind"},
+    {GROUP_FIELD(kind), PKV_GROUP_STATE, PKV_INVALID_ARGUMENT, "state_bytes"},
     {GROUP_FIELD(kind), 7, PKV_INVALID_ARGUMENT, "kind"},
     {GROUP_FIELD(storage), 7, PKV_INVALID_ARGUMENT, "storage"},
     {GROUP_FIELD(kv_heads), 0, PKV_INVALID_ARGUMENT, "kv_heads"},

@@ -158,6 +158,10 @@ static void describe(struct stepper *stepper, const struct open_step *step)
     world_expect(world, "describe a step",
                  pkv_step_describe(world->cache, step->handle, last, &view), PKV_OK, PKV_OK,
                  PKV_OK);
+    struct pkv_state_view states = {.size = sizeof states};
+    world_expect(world, "describe states, of which there are none",
+                 pkv_step_describe_states(world->cache, step->handle, last, &states),
+                 PKV_INVALID_ARGUMENT, PKV_INVALID_ARGUMENT, PKV_INVALID_ARGUMENT);
     if (view.num_rows != step->num_joined || view.num_tokens != step->num_tokens) {
         world_fault(&world->wrong_answers, "rows described", view.num_rows, step->num_joined);
     }

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Lists are as short as max_rewind, so they are searched from their end. */
+#include "runtime/state_list.h"
+
+#include "alloc/block_pool.h"
+#include "base/error.h"
+#include "base/minmax.h"
+#include "prefix/prefix_blocks.h"
+
+int32_t state_list_num_spare(const struct state_group *states)
+{
+    return (int32_t)(block_num_free(&states->blocks) - states->total_owed);
+}
+
+int32_t state_list_find(const struct state_group *states, int32_t seq, int32_t length)
+{
+    const struct state_entry *entries = state_entries(states, seq);
+    int32_t i = states->lists[seq].count - 1;
+    while (i >= 0 && entries[i].length > length) {
+        i--;
+    }
+    return i >= 0 && entries[i].length == length ? entries[i].block : NO_BLOCK;
+}
+
+bool state_list_is_own(const struct state_group *states, int32_t block)
+{
+    const struct prefix_index *index = states->blocks.context->index;
+    return pkv_pool_ref_count(states->blocks.pool, block) == 1 &&
+           (index == NULL ||
+            prefix_index_node_of(index, states->index, block).index == PREFIX_NONE);
+}
+
+void state_list_reset(struct state_group *states, int32_t seq)
+{
+    states->lists[seq] = (struct state_group_list){0};
+}
+
+static void set_owed(struct state_group *states, struct state_group_list *list, int32_t owed)
+{
+    states->total_owed += owed - list->owed;
+    list->owed = owed;
+}
+
+int32_t state_list_demand(struct state_group *states, int32_t seq, int32_t bound, int32_t adopted)
+{
+    const bool takes_free =
+        adopted != NO_BLOCK && pkv_pool_ref_count(states->blocks.pool, adopted) == 0;
+    const int32_t before = seq != NO_SEQ ? states->lists[seq].owed : 0;
+    states->demand_bound = bound;
+    states->demand_owed = bound - takes_free;
+    return states->demand_owed + takes_free - before;
+}
+
+void state_list_admit(struct state_group *states, int32_t seq, int32_t snapshot_at)
+{
+    struct state_group_list *list = &states->lists[seq];
+    list->bound = states->demand_bound;
+    list->snapshot_at = snapshot_at;
+    set_owed(states, list, states->demand_owed);
+}
+
+static void add(struct state_group *states, int32_t seq, int32_t length, int32_t block)
+{
+    struct state_group_list *list = &states->lists[seq];
+    state_entries(states, seq)[list->count++] =
+        (struct state_entry){.length = length, .block = block};
+}
+
+void state_list_adopt(struct state_group *states, int32_t seq, int32_t length, int32_t block)
+{
+    block_adopt(&states->blocks, block, false);
+    add(states, seq, length, block);
+}
+
+void state_list_fork(struct state_group *states, int32_t parent, int32_t child, int32_t length)
+{
+    if (length > 0) {
+        const int32_t block = state_list_find(states, parent, length);
+        pkv_assert(block != NO_BLOCK);
+        state_list_adopt(states, child, length, block);
+    }
+}
+
+int32_t state_list_take_spare(struct state_group *states, int32_t seq)
+{
+    int32_t block = NO_BLOCK;
+    block_take(&states->blocks, NO_BLOCK, 1, seq, false, &block);
+    return block;
+}
+
+int32_t state_list_take(struct state_group *states, int32_t seq)
+{
+    struct state_group_list *list = &states->lists[seq];
+    const int32_t block = state_list_take_spare(states, seq);
+    if (list->owed > 0) {
+        set_owed(states, list, list->owed - 1);
+    }
+    return block;
+}
+
+void state_list_drop_spare(struct state_group *states, int32_t seq, int32_t block, bool is_old)
+{
+    if (is_old) {
+        block_drop_out_of_window(&states->blocks, block, seq, false);
+    } else {
+        block_drop(&states->blocks, block, seq, false);
+    }
+}
+
+void state_list_drop(struct state_group *states, int32_t seq, int32_t block, bool is_old)
+{
+    struct state_group_list *list = &states->lists[seq];
+    const int32_t num_free = block_num_free(&states->blocks);
+    state_list_drop_spare(states, seq, block, is_old);
+    if (block_num_free(&states->blocks) > num_free && list->owed < list->bound) {
+        set_owed(states, list, list->owed + 1);
+    }
+}
+
+void state_list_cut(struct state_group *states, int32_t seq, int32_t length)
+{
+    struct state_group_list *list = &states->lists[seq];
+    const struct state_entry *entries = state_entries(states, seq);
+    while (list->count > 0 && entries[list->count - 1].length > length) {
+        list->count--;
+        state_list_drop(states, seq, entries[list->count].block, false);
+    }
+    if (length == 0) {
+        set_owed(states, list, 0);
+        list->bound = 0;
+        list->snapshot_at = 0;
+    }
+}
+
+int32_t state_list_next(const struct state_group *states, int32_t seq, int32_t length)
+{
+    const struct state_entry *entries = state_entries(states, seq);
+    for (int32_t i = 0; i < states->lists[seq].count; i++) {
+        if (entries[i].length >= length) {
+            return entries[i].length;
+        }
+    }
+    return -1;
+}
+
+int32_t state_list_previous(const struct state_group *states, int32_t seq, int32_t length)
+{
+    const struct state_entry *entries = state_entries(states, seq);
+    for (int32_t i = states->lists[seq].count - 1; i >= 0; i--) {
+        if (entries[i].length <= length) {
+            return entries[i].length;
+        }
+    }
+    return -1;
+}
+
+int32_t state_list_min_length(const struct state_group *states, int32_t seq, int32_t length)
+{
+    while (length > 0 && state_list_find(states, seq, length - 1) != NO_BLOCK) {
+        length--;
+    }
+    return length == 1 ? 0 : length;
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * state_list.h: the states of one sequence in a state group. A state is never changed while more
+ * than one holder has it, or while it is in the prefix index.
+ *
+ * A promise is a count, as in promise.h: so many blocks that stay free for an admitted sequence.
+ *
+ *   free blocks >= total_owed = sum of owed
+ *
+ * A block that the sequence takes is one that it is owed, or a spare one. One that it drops is owed
+ * to it again, if that makes it free: states that are shared, as after a fork, are outside of the
+ * promise. The mutex is held. O(entries) unless a declaration says otherwise. */
+#ifndef PKV_RUNTIME_STATE_LIST_H
+#define PKV_RUNTIME_STATE_LIST_H
+
+#include "runtime/state_group.h"
+
+/* Free blocks that were promised to nobody, >= 0. O(1). */
+int32_t state_list_num_spare(const struct state_group *states);
+
+/* The state after `length` tokens, NO_BLOCK when the sequence has none. */
+int32_t state_list_find(const struct state_group *states, int32_t seq, int32_t length);
+
+/* May the sequence overwrite this state of its own: has nobody else it, and no later hit? O(1). */
+bool state_list_is_own(const struct state_group *states, int32_t block);
+
+/* An empty list, without a promise, of a new sequence. O(1). */
+void state_list_reset(struct state_group *states, int32_t seq);
+
+/* What an admission takes: blocks that are promised from now on, `bound` together with an adopted
+ * one that was free (adopted; NO_BLOCK = nothing is adopted), into the scratch of the group.
+ * Returns the spare blocks that this takes. seq: NO_SEQ for a probe. O(1). */
+int32_t state_list_demand(struct state_group *states, int32_t seq, int32_t bound, int32_t adopted);
+
+/* Takes what was demanded, for a prompt whose last snapshot is due at snapshot_at; the list is
+ * empty. Then the adopted state, if any, is that of the first `length` tokens. */
+void state_list_admit(struct state_group *states, int32_t seq, int32_t snapshot_at);
+void state_list_adopt(struct state_group *states, int32_t seq, int32_t length, int32_t block);
+
+/* The child, whose list is empty, shares the parent's state of `length`, if that is not 0. */
+void state_list_fork(struct state_group *states, int32_t parent, int32_t child, int32_t length);
+
+/* Drops the states of more than `length` tokens; of 0 also the promise. */
+void state_list_cut(struct state_group *states, int32_t seq, int32_t length);
+
+/* Takes a block: one that is owed, or a spare one, which must be there. O(1). */
+int32_t state_list_take(struct state_group *states, int32_t seq);
+
+/* Drops a block that the list does not name: no query needs it any more (is_old), or it is not
+ * kept. O(1). */
+void state_list_drop(struct state_group *states, int32_t seq, int32_t block, bool is_old);
+
+/* The same of a block beyond the promise. */
+int32_t state_list_take_spare(struct state_group *states, int32_t seq);
+void state_list_drop_spare(struct state_group *states, int32_t seq, int32_t block, bool is_old);
+
+/* The least length >= `length`, and the greatest <= it, of which there is a state; -1 = none. */
+int32_t state_list_next(const struct state_group *states, int32_t seq, int32_t length);
+int32_t state_list_previous(const struct state_group *states, int32_t seq, int32_t length);
+
+/* The least length from which on there is a state of every length up to the present one. */
+int32_t state_list_min_length(const struct state_group *states, int32_t seq, int32_t length);
+
+#endif
