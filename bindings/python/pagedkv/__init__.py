@@ -4,7 +4,7 @@
 For a step on plain arrays   gqa_decode_step, KVCache and cached_attention, group_query_attention
 For servers                  Cache, Sequence and Step, with Group, Layer, CacheConfig and Options
 What outlives a process      DiskTier and RedisTier, Ticket; Cache.save and Cache.load
-The operator itself          attention, Workspace, Constants
+The operator itself          attention, Workspace, Constants; block_bounds, block_rank
 
 Arrays are numpy arrays, torch tensors or anything else that exports a buffer or DLPack; they are
 not copied, and results come in the kind of the query. numpy has no bfloat16: its bits are uint16,
@@ -14,6 +14,7 @@ from ._errors import (Busy, Corrupt, InvalidArgument, NeverFits, NoBlocks, NoMem
                       NotResident, PagedKVError, Shortage, StaleHandle, StoppedOutput, Unsupported)
 from ._library import build_info, version
 from ._operator import Constants, Workspace, attention
+from ._select import block_bounds, block_rank
 from ._contract import KVCache, cached_attention, gqa_decode_step, group_query_attention
 from ._records import (Admission, BlockInfo, Description, Event, FieldUsage, FlushReport, Probe,
                        SequenceInfo, Sizes, Stats, StepView, TicketInfo, TierStats, Usage)
@@ -30,7 +31,6 @@ __all__ = [
     "Options", "PagedKVError", "Pin", "Probe", "REQUIRE_HITS", "RedisTier", "Sequence",
     "SequenceInfo", "Shortage", "Sizes", "StaleHandle", "Stats", "Step", "StepView",
     "StoppedOutput", "Ticket", "TicketInfo", "Tier", "TierStats", "Unsupported", "Usage",
-    "Workspace", "attention",
-    "build_info", "cached_attention", "gqa_decode_step", "group_query_attention", "metrics",
-    "version",
+    "Workspace", "attention", "block_bounds", "block_rank", "build_info", "cached_attention",
+    "gqa_decode_step", "group_query_attention", "metrics", "version",
 ]

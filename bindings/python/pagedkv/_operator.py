@@ -2,7 +2,7 @@
 """The attention operator over memory of the caller's: workspaces, constants, and one call."""
 import threading
 import weakref
-from ctypes import byref, c_void_p
+from ctypes import Structure, byref, c_void_p
 from dataclasses import dataclass
 from typing import Any, Optional, Sequence
 
@@ -59,10 +59,11 @@ class Workspace:
             raise ValueError("the workspace was destroyed")
         return self._pointer
 
-    def call(self, function, args):
-        """Runs a C function of this workspace and one struct."""
+    def call(self, function, *args):
+        """Runs a C function of this workspace; structs are passed by reference."""
+        passed = [byref(arg) if isinstance(arg, Structure) else arg for arg in args]
         with self._lock:
-            check(function(self._live(), byref(args)))
+            check(function(self._live(), *passed))
 
     def destroy(self) -> None:
         """Frees it; a second time does nothing."""
@@ -219,7 +220,7 @@ def set_view(view, name, key, value, v_in_k, writable, keep):
     return k, v
 
 
-class _Call:
+class GqaCall:
     """struct pkv_gqa_args while it is filled, and what its pointers need."""
 
     def __init__(self):
@@ -279,7 +280,7 @@ def _batch_of(call, form, cu_q, table):
     return batch
 
 
-def _take_rows(call, form, cu_seqlens_q, cu_seqlens_k, block_table, kv_lens, slot_ids):
+def take_rows(call, form, cu_seqlens_q, cu_seqlens_k, block_table, kv_lens, slot_ids):
     """Rows and lengths; gives cu_seqlens_k back."""
     cu_q = call.integers("cu_seqlens_q", cu_seqlens_q, np.int32)
     table = call.integers("block_table", block_table, np.int32)
@@ -453,7 +454,7 @@ def attention(query: Any, key: Any = None, value: Any = None, *, form: str = "no
     >>> float(pages[0, 2, 0, 0, 0])
     1.0
     """
-    call = _Call()
+    call = GqaCall()
     args = call.args
     args.form = arrays.choice("form", form, FORMS)
     args.v_in_k = arrays.flag("v_in_k", v_in_k)
@@ -466,7 +467,7 @@ def attention(query: Any, key: Any = None, value: Any = None, *, form: str = "no
                                   k is not None)
     args.kv_heads = k.shape[1] if k else past_k.shape[1] if past_k else 1
     args.v_width = width = _value_width(q.shape[2], v, past_v, v_width, v_in_k)
-    cu_k = _take_rows(call, form, cu_seqlens_q, cu_seqlens_k, block_table, kv_lens, slot_ids)
+    cu_k = take_rows(call, form, cu_seqlens_q, cu_seqlens_k, block_table, kv_lens, slot_ids)
     _check_token_rows(form, k, cu_k, q.shape[0])
     _take_visibility(call, sliding_window, kept_prefix, causal, position_ids)
     _take_mask(call, attn_mask)

@@ -89,6 +89,16 @@ class Fuzz(Fuzzed):
             past_key=f32(4, 2, 4, 8), past_value=f32(4, 2, 4, 8), kv_lens=[5],
             block_table=[[2, 1]], selected=[[[0], [0, 1]]], selection_size=4, selected_newest=1))
 
+    def test_bounds_and_ranks(self):
+        self.every_argument(pagedkv.block_bounds, lambda: dict(
+            key=f32(4, 2, 4, 8), blocks=[1, 3], bounds=f32(4, 2, 2, 8), num_keys=3,
+            constants=None, workspace=None))
+        self.every_argument(pagedkv.block_rank, lambda: dict(
+            query=f32(1, 2, 8), past_key=f32(4, 2, 4, 8), bounds=f32(4, 2, 2, 8), max_selected=2,
+            form="paged", by_head=True, kv_lens=[9], block_table=[[2, 1, 0]], cu_seqlens_q=[0, 1],
+            selection_size=4, selected_newest=1, num_candidates=[2], position_ids=[4],
+            constants=pagedkv.Constants(rope_cos=f32(9, 2), rope_sin=f32(9, 2))))
+
     def test_trees_of_drafts(self):
         self.every_argument(pagedkv.attention, lambda: dict(
             query=f32(2, 2, 8), key=f32(2, 2, 8), value=f32(2, 2, 8), cu_seqlens_q=[0, 2],

@@ -255,6 +255,29 @@ class Operator(Case):
             pagedkv.attention(zero, zero, v, cu_seqlens_q=[0, 10], selected=[[0], [1]],
                               selection_size=2)
 
+    def test_ranked_blocks_are_those_whose_bounds_are_largest(self):
+        keys = random(np.random.default_rng(3), (6, 2, 4, 8))
+        q = random(np.random.default_rng(4), (1, 4, 8))
+        bounds = np.full((6, 2, 2, 8), np.nan, np.float32)
+        table = [[5, 0, 3, 2, -1, -1]]
+        pagedkv.block_bounds(keys, table[0][:4], bounds)
+        self.assertEqual(bounds[3, 1].tolist(), [keys[3, 1].min(0).tolist(),
+                                                 keys[3, 1].max(0).tolist()])
+        want = [[max((np.where(head < 0, bounds[b, h, 0], bounds[b, h, 1]) * head).sum()
+                     for head in q[0, 2 * h:2 * h + 2]) for b in table[0][:4]] for h in range(2)]
+        lists = pagedkv.block_rank(q, keys, bounds, max_selected=2, by_head=True, kv_lens=[17],
+                                   block_table=table)
+        for h in range(2):
+            self.assertEqual(lists[0][h].tolist(), sorted(np.argsort(want[h])[2:].tolist()))
+        (one,) = pagedkv.block_rank(q, keys, bounds, max_selected=1, kv_lens=[17],
+                                    block_table=table, num_candidates=[3])
+        self.assertEqual(one.tolist(), [int(np.argmax(np.max(want, 0)[:3]))])
+        slots = np.ascontiguousarray(keys.reshape(2, 3, 2, 4, 8).transpose(0, 2, 1, 3, 4))
+        lists = pagedkv.block_rank(q, slots.reshape(2, 2, 12, 8), bounds.reshape(2, 3, 2, 2, 8),
+                                   form="continuous", slot_ids=[1], kv_lens=[12], max_selected=3,
+                                   selection_size=4, num_candidates=[1])
+        self.assertEqual([x.tolist() for x in lists], [[0]])
+
     def test_tokens_of_a_tree_see_their_ancestors(self):
         v = np.arange(5, dtype=np.float32).reshape(5, 1, 1)
         zero = np.zeros((5, 1, 1), np.float32)
