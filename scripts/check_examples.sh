@@ -149,7 +149,21 @@ check_speculative() {
     for n in 1 2 5 600; do
         speculates "$n new tokens" any -n "$n" -k 5
     done
-    refused_numbers "$speculative" -n -k --draft-layers --draft-noise --window --kept-prefix \
+    for branches in 1 2 8; do
+        speculates "trees of $branches children" some --tree "$branches" -k 15 --block-size 4
+    done
+    for k in 1 2 64; do
+        speculates "trees of $k drafts" any --tree 2 -k "$k"
+    done
+    for window in 1 2 9 40; do
+        speculates "trees, window $window, kept prefix 3" any --tree 2 -k 12 --block-size 4 \
+            --window "$window" --kept-prefix 3
+    done
+    for n in 1 2 5 600; do
+        speculates "trees, $n new tokens" any --tree 3 -n "$n" -k 20
+    done
+    refused 'trees of more children than there may be' 'is outside [0, 8]' "$speculative" --tree 9
+    refused_numbers "$speculative" -n -k --tree --draft-layers --draft-noise --window --kept-prefix \
         --block-size --threads
     for name in -n -k --block-size; do
         refused "speculative $name 0" 'is outside' "$speculative" "$name" 0
