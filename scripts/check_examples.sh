@@ -162,9 +162,9 @@ check_speculative() {
     for n in 1 2 5 600; do
         speculates "trees, $n new tokens" any --tree 3 -n "$n" -k 20
     done
-    refused 'trees of more children than there may be' 'is outside [0, 8]' "$speculative" --tree 9
-    refused_numbers "$speculative" -n -k --tree --draft-layers --draft-noise --window --kept-prefix \
-        --block-size --threads
+    refused 'more children than there may be' 'is outside [0, 8]' "$speculative" --tree 9
+    refused_numbers "$speculative" -n -k --tree --draft-layers --draft-noise --window \
+        --kept-prefix --block-size --threads
     for name in -n -k --block-size; do
         refused "speculative $name 0" 'is outside' "$speculative" "$name" 0
     done
