@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 #
 # All examples but story (check_story.sh), server (check_server.sh) and context_parallel
-# (check_mpi.sh). decode, nhd_pages, router and server_loop compare their own answers, the last for
-# pools from the smallest on. speculative compares its own results and says
+# (check_mpi.sh). decode, hybrid, nhd_pages, router and server_loop compare their own answers, the
+# last for pools from the smallest on. speculative compares its own results and says
 # how many drafts were accepted, so most cases are a run of it and what it must say; pagemap checks
 # its counts at each frame, and its frames must fit a terminal; so must those of the demo, which
 # says whether three ways to decode agree, and whose logits numpy computes anew where it is there.
@@ -90,6 +90,19 @@ check_small() {
     refused 'a pool that is too small for a request' PKV_NEVER_FITS "$build/examples/server_loop" 1
 }
 
+# --- hybrid: compares tokens and states with computations of whole texts
+
+check_hybrid() {
+    hybrid=$build/examples/hybrid
+    for seed in 1 2; do
+        "$hybrid" --seed "$seed" >"$work/out" 2>&1
+        judge $? "hybrid, 300 requests, seed $seed" "$(tail -n 1 "$work/out")"
+    done
+    refused_numbers "$hybrid" --requests --seed --round
+    refused 'hybrid --requests 0' 'is outside' "$hybrid" --requests 0
+    refused 'hybrid, an unknown argument' 'unknown argument what' "$hybrid" what 1
+}
+
 # --- sizing: what it prints is compared by check_docs.sh
 
 check_sizing() {
@@ -149,22 +162,8 @@ check_speculative() {
     for n in 1 2 5 600; do
         speculates "$n new tokens" any -n "$n" -k 5
     done
-    for branches in 1 2 8; do
-        speculates "trees of $branches children" some --tree "$branches" -k 15 --block-size 4
-    done
-    for k in 1 2 64; do
-        speculates "trees of $k drafts" any --tree 2 -k "$k"
-    done
-    for window in 1 2 9 40; do
-        speculates "trees, window $window, kept prefix 3" any --tree 2 -k 12 --block-size 4 \
-            --window "$window" --kept-prefix 3
-    done
-    for n in 1 2 5 600; do
-        speculates "trees, $n new tokens" any --tree 3 -n "$n" -k 20
-    done
-    refused 'more children than there may be' 'is outside [0, 8]' "$speculative" --tree 9
-    refused_numbers "$speculative" -n -k --tree --draft-layers --draft-noise --window \
-        --kept-prefix --block-size --threads
+    refused_numbers "$speculative" -n -k --draft-layers --draft-noise --window --kept-prefix \
+        --block-size --threads
     for name in -n -k --block-size; do
         refused "speculative $name 0" 'is outside' "$speculative" "$name" 0
     done
@@ -360,6 +359,7 @@ check_disaggregated() {
 }
 
 check_small
+check_hybrid
 check_sizing
 check_speculative
 if [ -z "$models" ]; then

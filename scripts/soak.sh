@@ -30,6 +30,12 @@ run "the whole surface with a prefix cache, $PKV_TEST_OPS operations" \
 run "promises of admission, a tenth as many operations" "$BUILD/tests/unit" runtime_promise
 run "request life from many threads, $PKV_STRESS_SECONDS s" "$BUILD/tests/stress"
 run "random calls, $PKV_FUZZ_SECONDS s" "$BUILD/tests/fuzz"
+echo "== 12,000 requests to the hybrid example"
+if ! "$BUILD/examples/hybrid" --requests 12000 --seed "$PKV_TEST_SEED" >"$log" 2>&1; then
+    cat "$log"
+    exit 1
+fi
+tail -n 1 "$log"
 
 # These are of one length, so they are run from many seeds: 12,000 operations a seed of the runtime
 # without a prefix cache, 10^6 of the block pool, and those of the index. Rounds of a seed use the
