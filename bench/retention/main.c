@@ -152,6 +152,46 @@ static void compare_blank(void)
     trace_free(&trace);
 }
 
+/* --- snapshots */
+
+enum { STATES_FULL_BLOCKS = 4096 }; /* room for the keys of all chats */
+
+static void print_states(int32_t num_states, int32_t interval, int32_t segment)
+{
+    const struct serving serving = {.full_blocks = STATES_FULL_BLOCKS,
+                                    .max_seqs = 1,
+                                    .num_states = num_states,
+                                    .snapshot_interval = interval,
+                                    .segment_tokens = segment};
+    const double keys = STATES_FULL_BLOCKS * TRACE_BLOCK;
+    struct served_states states;
+    const double found = percent(served_with_states(&trace, &serving, &states));
+    printf("%7d %8d %7d  %7d %7.0f  %10.2f  %7.1f\n", (int)num_states, (int)interval, (int)segment,
+           (int)states.max_cached, states.mean_cached,
+           (double)states.max_cached * SERVED_STATE_TOKENS / keys, found);
+    fflush(stdout);
+}
+
+/* Snapshots at multiples of an interval; of a segment of so many tokens one stays. */
+static void compare_states(void)
+{
+    static const int32_t num_states[] = {8192, 128, 64, 32};
+    static const int32_t kinds[][2] = {{16, 0}, {128, 0}, {16, 512}, {16, 2048}};
+    const struct serving keys_alone = {.full_blocks = STATES_FULL_BLOCKS, .max_seqs = 1};
+    trace_of_turns(&trace, 4, 32, 2000, 1);
+    printf("\n2000 turns of 32 chats, states of the bytes of the keys and values of %d "
+           "tokens;\nwithout them %.1f %% are found\n",
+           SERVED_STATE_TOKENS, percent(served_tokens(&trace, &keys_alone, NULL)));
+    printf("%7s %8s %7s  %7s %7s  %10s  %7s\n", "states", "interval", "segment", "most", "mean",
+           "of keys", "found, %");
+    for (size_t i = 0; i < sizeof num_states / sizeof *num_states; i++) {
+        for (size_t j = 0; j < sizeof kinds / sizeof *kinds; j++) {
+            print_states(num_states[i], kinds[j][0], kinds[j][1]);
+        }
+    }
+    trace_free(&trace);
+}
+
 int main(void)
 {
     printf("%-24s %4s %5s %5s  %7s %7s %9s %7s %7s %7s %7s\n", "prompt tokens found, %", "W",
@@ -174,5 +214,6 @@ int main(void)
     print_all_shared();
     compare_sizes();
     compare_blank();
+    compare_states();
     return 0;
 }

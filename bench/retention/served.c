@@ -9,15 +9,36 @@
 #include "measure.h"
 #include "pagedkv.h"
 
-static int32_t num_groups(const struct serving *serving)
+/* Attention groups; a state group follows them. Each group has a layer. */
+static int32_t num_attention(const struct serving *serving)
 {
     return 2 - (serving->window == 0 || serving->full_blocks < 0);
+}
+
+static int32_t num_groups(const struct serving *serving)
+{
+    return num_attention(serving) + (serving->num_states > 0);
+}
+
+static void add_states(const struct serving *serving, struct pkv_group_config *groups,
+                       struct pkv_layer_config *layers)
+{
+    const int32_t group = num_attention(serving);
+    if (serving->num_states > 0) {
+        groups[group] =
+            (struct pkv_group_config){.kind = PKV_GROUP_STATE,
+                                      .num_blocks = serving->num_states,
+                                      .state_bytes = SERVED_STATE_TOKENS * 2 * sizeof(float),
+                                      .snapshot_interval = serving->snapshot_interval,
+                                      .segment_tokens = serving->segment_tokens};
+        layers[group] = (struct pkv_layer_config){.group = group};
+    }
 }
 
 static pkv_cache *open_cache(const struct serving *serving)
 {
     const int32_t block_size = serving->block_size > 0 ? serving->block_size : TRACE_BLOCK;
-    const struct pkv_group_config groups[2] = {
+    struct pkv_group_config groups[3] = {
         {.kv_heads = 1, .k_width = 1, .block_size = block_size, .num_blocks = serving->full_blocks},
         {.kv_heads = 1,
          .k_width = 1,
@@ -25,7 +46,8 @@ static pkv_cache *open_cache(const struct serving *serving)
          .num_blocks = serving->window_blocks,
          .sliding_window = serving->window},
     };
-    const struct pkv_layer_config layers[2] = {{.num_heads = 1}, {.num_heads = 1, .group = 1}};
+    struct pkv_layer_config layers[3] = {{.num_heads = 1}, {.num_heads = 1, .group = 1}};
+    add_states(serving, groups + (serving->full_blocks < 0), layers);
     const struct pkv_cache_config config = {.size = sizeof config,
                                             .groups = groups + (serving->full_blocks < 0),
                                             .num_groups = num_groups(serving),
@@ -44,6 +66,7 @@ static pkv_cache *open_cache(const struct serving *serving)
     return cache;
 }
 
+/* Layers of attention run; what states hold decides nothing here. */
 static void step(pkv_cache *cache, int32_t num_layers, pkv_seq seq, const int32_t *tokens,
                  int32_t q_len)
 {
@@ -91,13 +114,38 @@ int64_t served_tokens(const struct trace *trace, const struct serving *serving, 
     pkv_cache *cache = open_cache(serving);
     int64_t sum = 0;
     for (int32_t i = 0; i < trace->num_requests; i++) {
-        sum += serve(cache, num_groups(serving), &trace->requests[i]);
+        sum += serve(cache, num_attention(serving), &trace->requests[i]);
     }
-    for (int32_t group = 0; blocks != NULL && group < num_groups(serving); group++) {
+    for (int32_t group = 0; blocks != NULL && group < num_attention(serving); group++) {
         struct pkv_group_usage usage = {.size = sizeof usage};
         measure_must(pkv_cache_usage(cache, group, &usage), "pkv_cache_usage");
         blocks[group] = usage.num_blocks;
     }
+    measure_must(pkv_cache_destroy(cache, false), "pkv_cache_destroy");
+    return sum;
+}
+
+static void look_at_states(pkv_cache *cache, int32_t group, struct served_states *states)
+{
+    struct pkv_group_usage usage = {.size = sizeof usage};
+    measure_must(pkv_cache_usage(cache, group, &usage), "pkv_cache_usage");
+    const int32_t used = usage.cached + usage.held;
+    states->max_cached = usage.cached > states->max_cached ? usage.cached : states->max_cached;
+    states->max_used = used > states->max_used ? used : states->max_used;
+    states->mean_cached += usage.cached;
+}
+
+int64_t served_with_states(const struct trace *trace, const struct serving *serving,
+                           struct served_states *states)
+{
+    pkv_cache *cache = open_cache(serving);
+    int64_t sum = 0;
+    *states = (struct served_states){0};
+    for (int32_t i = 0; i < trace->num_requests; i++) {
+        sum += serve(cache, num_attention(serving), &trace->requests[i]);
+        look_at_states(cache, num_attention(serving), states);
+    }
+    states->mean_cached /= trace->num_requests;
     measure_must(pkv_cache_destroy(cache, false), "pkv_cache_destroy");
     return sum;
 }
