@@ -230,7 +230,7 @@ static int64_t tree_position(const struct pkv_gqa_args *args, const struct row *
 {
     const int64_t past = (int64_t)row->kv_len - row->q_len;
     int64_t depth = 0;
-    if (args->parents == NULL || j < past) {
+    if (args->parents == NULL || j < past || j >= row->kv_len) {
         return j;
     }
     for (int32_t i = parent_of(args, row, (int32_t)(j - past)); i >= 0;
