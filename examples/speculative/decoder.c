@@ -83,7 +83,8 @@ bool decoder_end(struct decoder *decoder)
     return pkv_seq_destroy(decoder->open.cache, seq) == PKV_OK || complain("%s", pkv_last_error());
 }
 
-bool decoder_compute(struct decoder *decoder, const int32_t *tokens, int32_t num_new)
+bool decoder_compute_tree(struct decoder *decoder, const int32_t *tokens, const int32_t *parents,
+                          int32_t num_new)
 {
     const struct pkv_batch batch = {
         .size = sizeof batch,
@@ -92,6 +93,7 @@ bool decoder_compute(struct decoder *decoder, const int32_t *tokens, int32_t num
         .num_rows = 1,
         .num_required_rows = 1,
         .token_ids = tokens,
+        .parents = parents,
     };
     if (pkv_step_begin(decoder->open.cache, &batch, &decoder->open.step, NULL) != PKV_OK) {
         return complain("step: %s", pkv_last_error());
@@ -99,6 +101,11 @@ bool decoder_compute(struct decoder *decoder, const int32_t *tokens, int32_t num
     decoder->num_steps++;
     return forward(decoder->model, &decoder->activations, tokens, num_new, cached_attend,
                    &decoder->open);
+}
+
+bool decoder_compute(struct decoder *decoder, const int32_t *tokens, int32_t num_new)
+{
+    return decoder_compute_tree(decoder, tokens, NULL, num_new);
 }
 
 bool decoder_choose(struct decoder *decoder, int32_t index, int32_t *token)
@@ -110,6 +117,15 @@ bool decoder_keep(struct decoder *decoder, int32_t num_keep)
 {
     if (pkv_step_commit(decoder->open.cache, decoder->open.step, &num_keep) != PKV_OK) {
         return complain("commit: %s", pkv_last_error());
+    }
+    decoder->length += num_keep;
+    return true;
+}
+
+bool decoder_keep_path(struct decoder *decoder, const int32_t *path, int32_t num_keep)
+{
+    if (pkv_step_commit_path(decoder->open.cache, decoder->open.step, &num_keep, path) != PKV_OK) {
+        return complain("commit of a path: %s", pkv_last_error());
     }
     decoder->length += num_keep;
     return true;

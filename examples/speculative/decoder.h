@@ -6,6 +6,7 @@
  *   decoder_catch_up     computes and keeps tokens up to a length
  *   decoder_compute      opens a step of a few tokens; decoder_choose: the token after each
  *   decoder_keep         ends it: so many of its tokens stay
+ *   decoder_compute_tree, decoder_keep_path: the same of a tree of tokens and one of its paths
  *   decoder_rewind       takes kept tokens back
  *   decoder_end          the sequence ends, its full blocks stay cached */
 #ifndef SPECULATIVE_DECODER_H
@@ -47,6 +48,11 @@ bool decoder_end(struct decoder *decoder);
 bool decoder_compute(struct decoder *decoder, const int32_t *tokens, int32_t num_new);
 bool decoder_choose(struct decoder *decoder, int32_t index, int32_t *token);
 bool decoder_keep(struct decoder *decoder, int32_t num_keep);
+
+/* parents as in struct pkv_batch; path as in pkv_step_commit_path. */
+bool decoder_compute_tree(struct decoder *decoder, const int32_t *tokens, const int32_t *parents,
+                          int32_t num_new);
+bool decoder_keep_path(struct decoder *decoder, const int32_t *path, int32_t num_keep);
 
 /* No further back than to `length`, and no step when the sequence is not longer. */
 bool decoder_rewind(struct decoder *decoder, int32_t length);

@@ -5,6 +5,7 @@
  *
  *   decoder    a model on a cache: steps of which a part is kept, truncation
  *   decode     plain and speculative decoding of a request
+ *   tree       speculative decoding by trees of drafts, without a draft model
  *
  * The draft is the target with fewer layers or changed weights. Every request is also decoded
  * plainly by the target; the run fails when a token differs.
@@ -15,6 +16,7 @@
 #include "random.h"
 #include "report.h"
 #include "source.h"
+#include "tree.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +36,9 @@ static const char usage[] =
     "  --requests FILE     a request a line, by token ids\n"
     "  -n N                new tokens a request (128)\n"
     "  -k K                drafts a round (4)\n"
+    "  --tree B            trees of drafts, up to B children each, that are looked up in the "
+    "text:\n"
+    "                      no draft model; 0 = off (0)\n"
     "  --draft-layers N    layers of the draft, 0 = one less than the target's (0)\n"
     "  --draft-noise P     percent by which its weights may differ (0)\n"
     "  --window W          sliding window, 0 = none (0)\n"
@@ -47,6 +52,7 @@ struct options {
     struct decoder_options decoder;
     int32_t num_new;
     int32_t num_drafts;
+    int32_t num_branches; /* of trees; 0 = a draft model */
     int32_t draft_layers;
     int32_t draft_noise;
     int32_t window; /* of every layer; 0 = as the model has them */
@@ -60,6 +66,7 @@ static bool take_pair(struct options *o, const char *name, const char *value)
     const struct number_option numbers[] = {
         {"-n", 1, MAX_NUMBER, &o->num_new},
         {"-k", 1, MAX_DRAFTS, &o->num_drafts},
+        {"--tree", 0, MAX_BRANCHES, &o->num_branches},
         {"--draft-layers", 0, MAX_LAYERS, &o->draft_layers},
         {"--draft-noise", 0, 1000, &o->draft_noise},
         {"--window", 0, MAX_NUMBER, &o->window},
@@ -181,6 +188,15 @@ static bool make_decoders(struct run *run)
            decoder_create(&run->draft_model, &draft, &run->draft);
 }
 
+static bool decode_with_drafts(struct run *run, struct request *request)
+{
+    const struct options *o = run->options;
+    if (o->num_branches > 0) {
+        return decode_tree(&run->target, o->num_branches, o->num_drafts, request, &run->counts);
+    }
+    return decode_speculative(&run->target, &run->draft, o->num_drafts, request, &run->counts);
+}
+
 /* Decodes a request in both ways; the speculative result stays. */
 static bool decode_both(struct run *run, int32_t r)
 {
@@ -195,8 +211,7 @@ static bool decode_both(struct run *run, int32_t r)
     }
     memcpy(expected, request->tokens, (size_t)num_expected * sizeof *expected);
     request_reset(request);
-    bool ok = decode_speculative(&run->target, &run->draft, run->options->num_drafts, request,
-                                 &run->counts);
+    bool ok = decode_with_drafts(run, request);
     for (int32_t i = 0; ok && i < num_expected; i++) {
         if (i >= request->num_tokens || request->tokens[i] != expected[i]) {
             ok = complain("request %d differs from plain decoding at token %d", r, i);
@@ -214,11 +229,15 @@ static void print_summary(const struct run *run, FILE *out)
 {
     const struct speculation *c = &run->counts;
     const int64_t generated = request_generated(&run->requests);
-    fprintf(out,
-            "speculative: %d requests, %lld new tokens, the same as by plain decoding; draft of %d "
-            "of %d layers, %d drafts a round\n",
-            run->requests.count, (long long)generated, run->draft_model.num_layers,
-            run->target_model.num_layers, run->options->num_drafts);
+    fprintf(out, "speculative: %d requests, %lld new tokens, the same as by plain decoding; ",
+            run->requests.count, (long long)generated);
+    if (run->options->num_branches > 0) {
+        fprintf(out, "trees of up to %d drafts, %d children each\n", run->options->num_drafts,
+                run->options->num_branches);
+    } else {
+        fprintf(out, "draft of %d of %d layers, %d drafts a round\n", run->draft_model.num_layers,
+                run->target_model.num_layers, run->options->num_drafts);
+    }
     fprintf(out, "accepted %lld of %lld drafts (%.1f %%), %.2f tokens a round\n",
             (long long)c->num_accepted, (long long)c->num_drafted,
             100.0 * (double)c->num_accepted / (double)(c->num_drafted > 0 ? c->num_drafted : 1),

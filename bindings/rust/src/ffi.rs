@@ -392,7 +392,11 @@ c_structs! {
         pub sliding_window: i64,
         pub kept_prefix: i64,
         pub num_blocks: i32,
-        pub reserved: [u64; 8],
+        pub state_bytes: usize,
+        pub snapshot_interval: i32,
+        pub max_rewind: i32,
+        pub segment_tokens: i64,
+        pub reserved: [u64; 5],
     }
 
     pub struct pkv_layer_config {
