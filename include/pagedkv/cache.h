@@ -94,9 +94,9 @@ struct pkv_group_config {
     /* Blocks of this group; 0 = a share of config.bytes. Continuous groups have max_seqs slots. */
     int32_t num_blocks;
 
-    /* State groups (PKV_GROUP_STATE): these fields and num_blocks, the states of the group, are
-     * all that is read; in attention groups they are 0. State groups stand behind the attention
-     * groups, of which there is at least one.
+    /* State groups (PKV_GROUP_STATE): these fields and num_blocks, the states of the group, are all
+     * that is read; in attention groups they are 0, but for segment_tokens. State groups stand
+     * behind the attention groups, of which there is at least one.
      *
      * state_bytes is what one layer keeps for one sequence, in [1, 2^32], opaque to the library. A
      * state is shared, cached and evicted like a block: what this header says of blocks holds for
@@ -111,9 +111,11 @@ struct pkv_group_config {
      * newest. A sequence is promised 2 * (max_rewind + 1) states; one state where it has no
      * max_rewind and there is no prefix cache. */
     int32_t max_rewind;
-    /* With prefix_cache: of what one sequence leaves behind, snapshots stay cached at multiples of
-     * so many tokens, a multiple of snapshot_interval, and the newest one, beside those where
-     * prompts part or end. 0 = all of them, until their memory is needed. */
+    /* In state groups, and in attention groups with a window: with prefix_cache, of what one
+     * sequence leaves behind, what a hit needs that ends at a multiple of so many tokens stays
+     * cached, and the newest, beside what hits need where prompts part or end: snapshots, or the
+     * blocks of a window. A multiple of each block_size, and of snapshot_interval. 0 = all of it,
+     * until its memory is needed. */
     int64_t segment_tokens;
     uint64_t reserved[5];
 };

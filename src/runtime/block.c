@@ -266,6 +266,17 @@ void block_uncache(struct block_set *blocks, int32_t block)
     prefix_index_detach(blocks->context->index, blocks->group, block);
 }
 
+void block_forgo(struct block_set *blocks, int32_t block)
+{
+    struct prefix_index *index = blocks->context->index;
+    const struct prefix_ref node = prefix_index_node_of(index, blocks->group, block);
+    if (node.index != PREFIX_NONE && blocks->at[block].num_pins == 0 &&
+        !prefix_index_covers(index, blocks->group, node.index)) {
+        prefix_index_detach(index, blocks->group, block);
+        block_scrub_uncached(blocks, block, 1);
+    }
+}
+
 void block_unclaim(struct block_set *blocks, int32_t block, int32_t seq,
                    enum block_writer_change change)
 {

@@ -140,6 +140,10 @@ bool block_claim_indexed(struct block_set *blocks, int32_t block, int32_t seq,
                          enum block_writer_change *change);
 void block_uncache(struct block_set *blocks, int32_t block);
 
+/* An indexed block leaves the index, unless it is pinned or a hit is expected to need it. Who holds
+ * it goes on with it. */
+void block_forgo(struct block_set *blocks, int32_t block);
+
 /* Undoes a claim, unless the writer changed again since. */
 void block_unclaim(struct block_set *blocks, int32_t block, int32_t seq,
                    enum block_writer_change change);

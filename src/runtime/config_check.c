@@ -127,7 +127,7 @@ static enum pkv_status check_group(const struct pkv_cache_config *config, int32_
         {"state_bytes", group->state_bytes > 0, 0, 0},
         {"snapshot_interval", group->snapshot_interval, 0, 0},
         {"max_rewind", group->max_rewind, 0, 0},
-        {"segment_tokens", group->segment_tokens, 0, 0},
+        {"segment_tokens", group->segment_tokens, 0, group->sliding_window > 0 ? INT64_MAX : 0},
     };
     enum pkv_status status = check_bounds(prefix, bounds, sizeof bounds / sizeof bounds[0]);
     if (status == PKV_OK) {
@@ -135,6 +135,10 @@ static enum pkv_status check_group(const struct pkv_cache_config *config, int32_
     }
     if (status == PKV_OK && !group->v_in_k) {
         status = check_cache_dtype(prefix, "v_dtype", group->v_dtype);
+    }
+    if (status == PKV_OK && config->prefix_cache && group->segment_tokens > 0) {
+        status = check_multiple(prefix, "segment_tokens", group->segment_tokens, "the block sizes",
+                                config_hit_tokens(config));
     }
     return status == PKV_OK ? sized_check_reserved(prefix, group->reserved) : status;
 }

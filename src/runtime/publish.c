@@ -9,6 +9,7 @@
 #include "runtime/publish.h"
 
 #include "base/minmax.h"
+#include "base/window.h"
 #include "prefix/prefix_blocks.h"
 #include "prefix/prefix_claim.h"
 #include "prefix/prefix_order.h"
@@ -232,6 +233,45 @@ void publish_finish(pkv_cache *cache, int32_t seq)
     }
 }
 
+/* Does a hit that ends at a multiple of segment_tokens need entry i of a window group? */
+static bool is_in_segment(const struct group *group, int32_t i, int64_t window)
+{
+    const int64_t segment = group->config->segment_tokens;
+    const int32_t block_size = group->config->block_size;
+    const int64_t end = ((int64_t)i * block_size / segment + 1) * segment;
+    return first_needed_block(end, window, block_size) <= i;
+}
+
+/* Node i was published: what only a hit that ends before it needs in a window group leaves the
+ * index, but for one window a segment. */
+static void thin_out(pkv_cache *cache, struct group *group, int32_t seq, int32_t i,
+                     struct prefix_ref node)
+{
+    const struct seq *of = &cache->seqs.at[seq];
+    const int32_t block_size = group->config->block_size;
+    const int64_t window = group->config->sliding_window + of->max_rewind;
+    const int64_t hit = (int64_t)cache->reuse.index->hit_nodes * cache->reuse.block_size;
+    const int64_t length = (int64_t)(i + 1) * cache->reuse.block_size;
+    if (group->config->segment_tokens == 0 || length % hit != 0) {
+        return;
+    }
+    const int32_t kept = config_blocks_of_cells(group_kept_prefix(group, of), block_size);
+    const int32_t end = first_needed_block(length, window, block_size);
+    int32_t depth = i;
+    for (int32_t entry = end - 1;
+         entry >= max_i32(kept, first_needed_block(length - hit, window, block_size)); entry--) {
+        const struct prefix_node *at = prefix_index_node(cache->reuse.index, node);
+        for (; at != NULL && depth > group_node_of_entry(group, entry); depth--) {
+            node = at->parent;
+            at = prefix_index_node(cache->reuse.index, node);
+        }
+        const int32_t block = prefix_index_block(cache->reuse.index, node, group->index);
+        if (block != NO_BLOCK && !is_in_segment(group, entry, window)) {
+            block_forgo(&group->blocks, block);
+        }
+    }
+}
+
 /* Publishes the block after the newest; false when the index does not take it now. */
 static bool publish_next(pkv_cache *cache, int32_t seq)
 {
@@ -254,6 +294,7 @@ static bool publish_next(pkv_cache *cache, int32_t seq)
     }
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
         publish_entry(cache, &cache->groups[g], seq, i, node);
+        thin_out(cache, &cache->groups[g], seq, i, node);
     }
     state_publish(cache, seq, (i + 1) * block_size, node);
     prefix_index_supersede(cache->reuse.index, node);

@@ -336,6 +336,35 @@ static void snapshots_are_thinned_out_to_one_a_segment(void)
     case_close(&c);
 }
 
+/* Of a long text one window a segment stays, and the newest, and that at the prompt's end. */
+static void windows_are_thinned_out_to_one_a_segment(void)
+{
+    for (int32_t chunk = 1; chunk <= 27; chunk *= 3) {
+        struct runtime_case c;
+        states_init(&c);
+        c.groups[1].segment_tokens = 32;
+        case_open(&c);
+        (void)states_serve(&c, &x, 0, 20, chunk);
+        while (x.length < 150) {
+            states_append(&c, &x, chunk < 150 - x.length ? chunk : 150 - x.length);
+        }
+        for (int32_t length = 24; length <= 150; length++) {
+            int32_t group_cached[CASE_MAX_GROUPS];
+            ASSERT_STATUS(PKV_OK, pkv_cache_probe_groups(c.cache, NULL, PROMPT(x.ids, length),
+                                                         length, group_cached, NULL));
+            const int32_t limit = (length - 1) / 4 * 4;
+            const int32_t thinned = limit >= 148 ? 148 : limit / 32 * 32;
+            CU_ASSERT(group_cached[1] == thinned || (thinned == 0 && group_cached[1] <= 20));
+            CU_ASSERT_EQUAL(group_cached[0], limit);
+        }
+        const struct pkv_group_usage usage = usage_of(&c, 1);
+        CU_ASSERT(usage.cached <= 2 * 4 + 2); /* two blocks a segment */
+        states_destroy(&c, &x);
+        CU_ASSERT_EQUAL(states_serve(&c, &y, 0, 151, 64), 148);
+        case_close(&c);
+    }
+}
+
 /* A pin holds the snapshot at its end against eviction. */
 static void pins_hold_the_snapshot_at_their_end(void)
 {
@@ -424,6 +453,7 @@ static const struct test_case cases[] = {
     TEST(a_dropped_step_loses_a_state_that_was_updated_in_place),
     TEST(admissions_promise_states),
     TEST(snapshots_are_thinned_out_to_one_a_segment),
+    TEST(windows_are_thinned_out_to_one_a_segment),
     TEST(pins_hold_the_snapshot_at_their_end),
     TEST(what_states_are_not_built_for_refuses),
     TEST_END,

@@ -263,6 +263,7 @@ static void run_model(struct model *m, uint64_t seed)
         m->c.groups[2].segment_tokens = 0;
         m->c.groups[3].segment_tokens = 16 * between(m, 0, 2);
     }
+    m->c.groups[1].segment_tokens = 8 * between(m, 0, 4);
     m->c.config.max_step_tokens = NUM_SEQS * 24;
     m->c.config.prefix_cache = between(m, 0, 5) > 0;
     case_open(&m->c);
