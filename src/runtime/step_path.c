@@ -110,6 +110,12 @@ static void move_row(const pkv_cache *cache, int32_t layer, int32_t row, const i
     }
 }
 
+/* What follows a row's tokens; NULL when nothing is kept of any row. */
+static const int32_t *behind(const int32_t *path, int32_t num_keep)
+{
+    return num_keep > 0 ? path + num_keep : path;
+}
+
 void step_path_move_cells(const pkv_cache *cache, const int32_t *num_keep, const int32_t *path)
 {
     const struct step *step = &cache->step;
@@ -119,7 +125,7 @@ void step_path_move_cells(const pkv_cache *cache, const int32_t *num_keep, const
                 move_row(cache, l, i, path, num_keep[i]);
             }
         }
-        path += num_keep[i];
+        path = behind(path, num_keep[i]);
     }
 }
 
@@ -135,6 +141,6 @@ void step_path_move_tokens(pkv_cache *cache, const int32_t *num_keep, const int3
         for (int32_t s = 0; s < cache->num_states; s++) {
             state_step_move(step, &cache->states[s], i, path, num_keep[i]);
         }
-        path += num_keep[i];
+        path = behind(path, num_keep[i]);
     }
 }
