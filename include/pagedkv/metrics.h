@@ -68,7 +68,8 @@ struct pkv_stats {
      * queries and KV head, and once for all rows that share it as part of a shared prefix. */
     uint64_t attention_bytes;
 
-    /* num_blocks = held_blocks + free_blocks. */
+    /* num_blocks = held_blocks + free_blocks, of attention groups: states are counted by
+     * pkv_cache_usage. */
     int64_t num_blocks;
     /* Held by a sequence, a pin, or the open step. */
     int64_t held_blocks;

@@ -392,6 +392,62 @@ static void pins_hold_the_snapshot_at_their_end(void)
     case_close(&c);
 }
 
+/* What create takes beside what pkv_cache_size says: scratch of attention. */
+static size_t unsaid_bytes(struct runtime_case *c)
+{
+    struct pkv_cache_sizes sizes = {.size = sizeof sizes};
+    ASSERT_STATUS(PKV_OK, pkv_cache_size(&c->config, &sizes));
+    case_open(c);
+    CU_ASSERT_EQUAL(c->memory.map_bytes, sizes.payload_bytes + sizes.table_bytes);
+    const size_t unsaid = c->memory.alloc_bytes - sizes.metadata_bytes;
+    case_close(c);
+    return unsaid;
+}
+
+static void sizes_with_states_are_exact(void)
+{
+    struct runtime_case c;
+    states_init(&c);
+    c.config.num_groups = 2;
+    c.config.num_layers = 2;
+    const size_t scratch = unsaid_bytes(&c);
+    states_init(&c);
+    c.groups[2].max_rewind = 3;
+    c.groups[3].num_blocks = 77;
+    c.groups[3].state_bytes = 1001;
+    CU_ASSERT_EQUAL(unsaid_bytes(&c), scratch);
+    c.config.prefix_cache = false;
+    c.config.num_groups = 4;
+    (void)unsaid_bytes(&c);
+}
+
+/* A budget is shared out over state groups too, and what it gives is what create makes of it. */
+static void a_budget_is_shared_with_states(void)
+{
+    struct runtime_case c;
+    struct pkv_cache_config got = {.size = sizeof got};
+    struct pkv_cache_sizes sizes = {.size = sizeof sizes};
+    int32_t num_blocks[4] = {0};
+    states_init(&c);
+    for (int g = 0; g < 4; g++) {
+        c.groups[g].num_blocks = 0;
+    }
+    c.config.bytes = 60000;
+    ASSERT_STATUS(PKV_OK, pkv_cache_blocks_for_bytes(&c.config, c.config.bytes, num_blocks));
+    ASSERT_STATUS(PKV_OK, pkv_cache_size(&c.config, &sizes));
+    CU_ASSERT(sizes.payload_bytes <= c.config.bytes + 2 * 3 * 64); /* the states of zeros */
+    case_open(&c);
+    ASSERT_STATUS(PKV_OK, pkv_cache_describe(c.cache, &got));
+    CU_ASSERT_EQUAL(got.num_groups, 4);
+    for (int g = 0; g < 4; g++) {
+        CU_ASSERT(num_blocks[g] > 0);
+        CU_ASSERT_EQUAL(got.groups[g].num_blocks, num_blocks[g]);
+        CU_ASSERT_EQUAL(usage_of(&c, g).num_blocks, num_blocks[g]);
+    }
+    CU_ASSERT_EQUAL(got.groups[2].snapshot_interval, 4);
+    case_close(&c);
+}
+
 static void what_states_are_not_built_for_refuses(void)
 {
     struct runtime_case c;
@@ -455,6 +511,8 @@ static const struct test_case cases[] = {
     TEST(snapshots_are_thinned_out_to_one_a_segment),
     TEST(windows_are_thinned_out_to_one_a_segment),
     TEST(pins_hold_the_snapshot_at_their_end),
+    TEST(sizes_with_states_are_exact),
+    TEST(a_budget_is_shared_with_states),
     TEST(what_states_are_not_built_for_refuses),
     TEST_END,
 };
