@@ -416,6 +416,7 @@ static void sizes_with_states_are_exact(void)
     c.groups[3].num_blocks = 77;
     c.groups[3].state_bytes = 1001;
     CU_ASSERT_EQUAL(unsaid_bytes(&c), scratch);
+    states_init(&c);
     c.config.prefix_cache = false;
     c.config.num_groups = 4;
     (void)unsaid_bytes(&c);
