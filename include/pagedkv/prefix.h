@@ -124,7 +124,8 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_prefix_expire(pkv_cache *cache, uint64
  * A block is never evicted before what goes on from it, so a higher priority counts for the blocks
  * before from_token too, and a lower one only as far as no block that follows has a higher one and
  * no running sequence that has computed or adopted it claims a higher one: what others share is as
- * before.
+ * before. Where a block becomes of a priority above 0, those before it keep theirs without end
+ * (retention_ns of struct pkv_seq_options counts no more for them).
  *
  * *num_changed receives the tokens within the range whose priority has changed; it may be NULL.
  *

@@ -78,7 +78,12 @@ bool prefix_index_set_priority(struct prefix_index *index, struct prefix_ref ref
     const int32_t before = node->priority;
     const int32_t wanted = max_i32(priority, highest_child(node));
     if (wanted < before) {
-        set_claim(index, ref.index, wanted, 0);
+        const struct prefix_ref parent = node->parent;
+        const bool is_of_child = wanted > priority; /* and lasts as long as that */
+        set_claim(index, ref.index, wanted, is_of_child ? node->retention_ns : 0);
+        if (wanted > 0 && !is_of_child) {
+            prefix_index_raise(index, parent, wanted);
+        }
     } else if (wanted > before) {
         prefix_index_raise(index, ref, wanted);
     }

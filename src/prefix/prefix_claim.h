@@ -20,13 +20,13 @@ void prefix_index_claim(struct prefix_index *index, struct prefix_ref node, int3
 void prefix_index_raise(struct prefix_index *index, struct prefix_ref node, int32_t priority);
 
 /* Gives a node another priority, PREFIX_EVICT_FIRST included, for ever: a higher one to its
- * ancestors too, a lower one only as far as no child has a higher one. True when it changed.
- * O(nodes that change). */
+ * ancestors too, a lower one only as far as no child has a higher one. An ancestor's own priority
+ * lasts for ever then too, if this one is above 0. True when it changed. O(nodes that change). */
 bool prefix_index_set_priority(struct prefix_index *index, struct prefix_ref node,
                                int32_t priority);
 
 /* The free blocks of a chain, from the root on, become the last of their classes, leaves before
- * parents: after priorities within it were raised. O(count). */
+ * parents: after priorities within it were raised, or were lowered to one above 0. O(count). */
 void prefix_index_touch(struct prefix_index *index, const struct prefix_ref *nodes, int32_t count);
 
 #endif

@@ -66,11 +66,14 @@ static int32_t change_range(pkv_cache *cache, const struct seq *prototype,
     for (int32_t i = from; i < end; i++) {
         num_changed += change(cache, nodes[i], priority, true);
     }
-    if (num_changed > 0) {
-        prefix_index_touch(cache->reuse.index, nodes, end);
-    }
+    bool is_kept = num_changed > 0;
     for (int32_t i = end - 1; i >= from; i--) {
-        num_changed += change(cache, nodes[i], priority, false);
+        const bool is_lower = change(cache, nodes[i], priority, false);
+        num_changed += is_lower;
+        is_kept |= is_lower && prefix_index_node(cache->reuse.index, nodes[i])->priority > 0;
+    }
+    if (is_kept) {
+        prefix_index_touch(cache->reuse.index, nodes, end);
     }
     return num_changed;
 }

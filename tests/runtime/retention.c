@@ -294,6 +294,24 @@ static void what_a_running_sequence_shares_keeps_its_priority(void)
     case_close(&c);
 }
 
+/* D8: the end of a prompt is lowered to a priority that lasts, after that of the whole has ended:
+ * what comes before it lasts as long. */
+static void a_lowered_priority_counts_for_what_comes_before_it(void)
+{
+    struct runtime_case c;
+    const struct pkv_seq_options for_a_while = lasting(3, 10);
+    open_small(&c, 12);
+    set_clock(&c, 1);
+    serve_prompt(&c, 100, 25, &for_a_while);
+    set_clock(&c, 50);
+    CU_ASSERT_EQUAL(set_priority(&c, 100, 16, 24, 2), 8);
+    for (int32_t i = 0; i < 6; i++) {
+        CU_ASSERT_EQUAL(serve_prompt(&c, 1000 * (i + 1), 24, NULL), 0);
+    }
+    CU_ASSERT_EQUAL(serve_prompt(&c, 100, 25, NULL), 24);
+    case_close(&c);
+}
+
 static void bad_priorities_and_ranges_refuse(void)
 {
     struct runtime_case c;
@@ -327,6 +345,7 @@ static const struct test_case cases[] = {
     TEST(a_branch_that_is_let_go_of_is_evicted_first),
     TEST(a_range_of_tokens_gets_its_priority),
     TEST(what_a_running_sequence_shares_keeps_its_priority),
+    TEST(a_lowered_priority_counts_for_what_comes_before_it),
     TEST(bad_priorities_and_ranges_refuse),
     TEST_END,
 };
