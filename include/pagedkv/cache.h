@@ -252,9 +252,10 @@ struct pkv_cache_config {
     /* Memory that sequences can be swapped out to (swap.h), in bytes; 0 = none. It is cut into
      * units of one size, num_units = swap_bytes / unit bytes, and what a sequence has there may lie
      * in any of them, so that all groups share the memory and it does not get fragmented. A unit is
-     * the greatest common divisor of the bytes of one block (pkv_page_sizes) of each paged group,
-     * or, when that is less than a 16th of the smallest of these, the smallest. What is less than a
-     * unit at the end is not used. */
+     * the greatest common divisor of the bytes of one block (pkv_page_sizes) of each paged group
+     * and of one state in all layers of each state group, whose layers take state_bytes each,
+     * rounded up to 64; or, when that is less than a 16th of the smallest of these, the smallest.
+     * What is less than a unit at the end is not used. */
     size_t swap_bytes;
     /* A folder: the swap memory is a mapping of a file there, which has no name, takes all of its
      * bytes of the disk now, and is gone with the cache, or with the process. NULL = from
@@ -307,9 +308,9 @@ struct pkv_cache_sizes {
  * Returns PKV_OK and fills *sizes; PKV_INVALID_ARGUMENT, and the last error names the field;
  * PKV_UNSUPPORTED for a prefix cache over more than 64 groups, over one whose block_size is no
  * multiple of the smallest, or, with tiers, over different block sizes or a continuous group; for
- * state groups with tiers, with swap_bytes or without an attention group; for what config->required
- * names and the cache cannot do; and for swap_bytes without a paged group; PKV_NEVER_FITS when
- * config->bytes leaves a group without a block, or swap_bytes is less than a unit.
+ * state groups with tiers or without an attention group; for what config->required
+ * names and the cache cannot do; and for swap_bytes where all groups are continuous; PKV_NEVER_FITS
+ * when config->bytes leaves a group without a block, or swap_bytes is less than a unit.
  * Any thread; O(groups * layers). */
 PKV_API PKV_NODISCARD enum pkv_status pkv_cache_size(const struct pkv_cache_config *config,
                                                      struct pkv_cache_sizes *sizes);

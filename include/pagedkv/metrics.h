@@ -99,8 +99,8 @@ struct pkv_stats {
      * where no table has any. */
     int64_t table_blocks;
     int64_t table_runs;
-    /* From create on: sequences that were swapped out, and that came back (swap.h), and the keys
-     * and values that were copied for it, in bytes. */
+    /* From create on: sequences that were swapped out, and that came back (swap.h), and the keys,
+     * values and states that were copied for it, in bytes. */
     uint64_t swap_outs;
     uint64_t swap_ins;
     uint64_t swap_out_bytes;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * pagedkv/swap.h: a sequence makes room for others without losing what it has computed. Its keys
- * and values are copied to swap memory of another kind (config.swap_bytes: slower memory through a
- * hook, or a file), its blocks are released, and later it comes back without computing anything
- * again:
+ * pagedkv/swap.h: a sequence makes room for others without losing what it has computed. Its keys,
+ * values and states are copied to swap memory of another kind (config.swap_bytes: slower memory
+ * through a hook, or a file), its blocks are released, and later it comes back without computing
+ * anything again:
  *
  *     pkv_step_begin(cache, &batch, &step, &shortage)     PKV_NO_BLOCKS: room is needed
  *     pkv_seq_swap_out(cache, victim, NULL)               instead of pkv_seq_truncate(victim, 0)
@@ -37,15 +37,17 @@
 extern "C" {
 #endif
 
-/* Moves the committed keys and values of a sequence to swap memory and releases its blocks in all
- * paged groups; or changes nothing. Blocks that others hold too stay theirs, what is indexed stays
+/* Moves the committed keys and values of a sequence, and its states at every length that it has
+ * one of, to swap memory and releases its blocks in all paged groups and state groups; or changes
+ * nothing. Blocks that others hold too stay theirs, what is indexed stays
  * cached, and what admission promised is promised no more.
  *
  * An empty sequence can be swapped out too: it takes no memory, and its promise ends.
  *
- * Of a block, the cells of committed tokens are copied alone; they take as many whole units of
- * config.swap_bytes as their bytes need. shortage may be NULL. When the swap memory is what is
- * short, its group is -1, quota and max_tokens are 0, and need and free count units.
+ * Of a block, the cells of committed tokens are copied alone, of a state all of it; they take as
+ * many whole units of config.swap_bytes as their bytes need. shortage may be NULL. When the swap
+ * memory is what is short, its group is -1, quota and max_tokens are 0, and need and free count
+ * units.
  *
  * Returns PKV_OK; PKV_NO_BLOCKS when too few units are free, and PKV_NEVER_FITS when there are too
  * few altogether; PKV_INVALID_ARGUMENT for a sequence that is swapped out already; PKV_UNSUPPORTED
@@ -56,10 +58,10 @@ extern "C" {
 PKV_API PKV_NODISCARD enum pkv_status pkv_seq_swap_out(pkv_cache *cache, pkv_seq seq,
                                                        struct pkv_shortage *shortage);
 
-/* Brings a sequence back from swap memory: it has blocks for all that it had, the promise of its
- * admission, and goes on as if it had never been away; or changes nothing. Blocks that it had
- * published and that are still cached are adopted, the others are copied. What is copied of
- * published blocks can be found again.
+/* Brings a sequence back from swap memory: it has blocks for all that it had, its states, the
+ * promise of its admission, and goes on as if it had never been away; or changes nothing. Blocks
+ * that it had published and that are still cached are adopted, snapshots too, the others are
+ * copied. What is copied of published blocks can be found again.
  *
  * It is judged as an admission is: by the blocks that are free and not promised to others, less
  * config.watermark_blocks, and by the quotas of its namespace. Of the watermark it leaves as much

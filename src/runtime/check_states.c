@@ -30,6 +30,11 @@ static void check_list(pkv_cache *cache, const struct state_group *states, int32
                       list->owed <= list->bound,
                   "a list of states out of bounds (group %d, sequence %d, count %d, owed %d)",
                   states->index, seq, list->count, list->owed);
+    report_expect(report,
+                  list->num_away == 0 ||
+                      (list->count == 0 && list->owed == 0 && cache->seqs.at[seq].is_swapped),
+                  "states that are away of a sequence that is not (group %d, sequence %d)",
+                  states->index, seq);
     for (int32_t i = 0; i < list->count; i++) {
         report_expect(
             report,

@@ -96,9 +96,8 @@ static enum pkv_status check_states(const struct pkv_cache_config *config)
         if (!is_state && g > 0 && config->groups[g - 1].kind == PKV_GROUP_STATE) {
             return INVALID("groups[%d] stands behind a state group", g);
         }
-        if (is_state && (config->num_tiers > 0 || config->swap_bytes > 0)) {
-            return refuse(PKV_UNSUPPORTED,
-                          "groups[%d]: states go neither to tiers nor to swap memory", g);
+        if (is_state && config->num_tiers > 0) {
+            return refuse(PKV_UNSUPPORTED, "groups[%d]: states do not go to tiers", g);
         }
     }
     return PKV_OK;

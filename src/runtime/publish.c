@@ -426,6 +426,7 @@ void publish_again(pkv_cache *cache, int32_t seq)
         for (int32_t g = 0; g < cache->config.num_groups; g++) {
             publish_entry(cache, &cache->groups[g], seq, i, cache->reuse.matched[i]);
         }
+        state_publish(cache, seq, (i + 1) * cache->reuse.block_size, cache->reuse.matched[i]);
         prefix_index_supersede(cache->reuse.index, cache->reuse.matched[i]);
     }
 }

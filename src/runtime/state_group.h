@@ -25,9 +25,12 @@ struct state_entry {
  * last one at the sequence's length unless that is 0 or the state was lost.
  *
  *   owed <= bound: free blocks that are promised to it beside those that it has; 0 = not admitted
+ *   num_away > 0: swapped out; it has no states and no promise, but entries [0, num_away) have the
+ *                 lengths, and bound and snapshot_at are those, that it is to have again
  *   snapshot_at = where its prompt's last snapshot is due, or 0 */
 struct state_group_list {
     int32_t count;
+    int32_t num_away;
     int32_t bound;
     int32_t owed;
     int32_t snapshot_at;

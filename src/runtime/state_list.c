@@ -130,6 +130,51 @@ void state_list_cut(struct state_group *states, int32_t seq, int32_t length)
         set_owed(states, list, 0);
         list->bound = 0;
         list->snapshot_at = 0;
+        list->num_away = 0;
+    }
+}
+
+void state_list_leave(struct state_group *states, int32_t seq)
+{
+    struct state_group_list *list = &states->lists[seq];
+    list->num_away = list->count;
+    while (list->count > 0) {
+        list->count--;
+        state_list_drop(states, seq, state_entries(states, seq)[list->count].block, false);
+    }
+    set_owed(states, list, 0);
+}
+
+int32_t state_list_demand_return(struct state_group *states, int32_t seq, int32_t num_taken)
+{
+    states->demand_owed = max_i32(states->lists[seq].bound - num_taken, 0);
+    return states->demand_owed + num_taken;
+}
+
+void state_list_return(struct state_group *states, int32_t seq)
+{
+    struct state_group_list *list = &states->lists[seq];
+    list->count = list->num_away;
+    list->num_away = 0;
+    for (int32_t i = 0; i < list->count; i++) {
+        state_entries(states, seq)[i].block = NO_BLOCK;
+    }
+    set_owed(states, list, states->demand_owed);
+}
+
+void state_list_put(struct state_group *states, int32_t seq, int32_t i, int32_t block)
+{
+    block_adopt(&states->blocks, block, false);
+    state_entries(states, seq)[i].block = block;
+}
+
+void state_list_fill(struct state_group *states, int32_t seq)
+{
+    struct state_entry *entries = state_entries(states, seq);
+    for (int32_t i = 0; i < states->lists[seq].count; i++) {
+        if (entries[i].block == NO_BLOCK) {
+            entries[i].block = state_list_take_spare(states, seq);
+        }
     }
 }
 

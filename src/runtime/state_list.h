@@ -40,7 +40,21 @@ void state_list_adopt(struct state_group *states, int32_t seq, int32_t length, i
 /* The child, whose list is empty, shares the parent's state of `length`, if that is not 0. */
 void state_list_fork(struct state_group *states, int32_t parent, int32_t child, int32_t length);
 
-/* Drops the states of more than `length` tokens; of 0 also the promise. */
+/* The sequence is swapped out: its states and its promise are dropped, and are away. */
+void state_list_leave(struct state_group *states, int32_t seq);
+
+/* What it takes that they come back, num_taken of them to blocks that are free: the spare blocks,
+ * together with the promise, which goes into the scratch of the group. O(1). */
+int32_t state_list_demand_return(struct state_group *states, int32_t seq, int32_t num_taken);
+
+/* Takes the promise that was demanded. The list has its entries again, and no entry has a block:
+ * each is put a block of the prefix index, and then the others are filled with free ones. */
+void state_list_return(struct state_group *states, int32_t seq);
+void state_list_put(struct state_group *states, int32_t seq, int32_t i, int32_t block);
+void state_list_fill(struct state_group *states, int32_t seq);
+
+/* Drops the states of more than `length` tokens; of 0 also the promise, and what is
+ * away. */
 void state_list_cut(struct state_group *states, int32_t seq, int32_t length);
 
 /* Takes a block: one that is owed, or a spare one, which must be there. O(1). */

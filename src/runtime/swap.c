@@ -36,24 +36,23 @@ static unsigned char *next_unit(void *context)
 static size_t copy_block(pkv_cache *cache, int32_t seq, struct walk *walk, bool is_out)
 {
     const struct swap_area_unit *unit = &walk->area->units[walk->unit];
-    const struct group *group = &cache->groups[unit->group];
-    const int32_t length = cache->seqs.at[seq].length;
-    const int32_t num_cells = swap_num_cells(group, length, unit->entry);
+    const int32_t num_cells = swap_num_cells(cache, unit->group, seq, unit->entry);
     struct page_stream stream = {
         .next = next_unit, .context = walk, .piece_bytes = walk->area->unit_bytes};
     if (unit->is_done) {
-        for (int64_t i = swap_num_units(cache, group, length, unit->entry); i > 0; i--) {
+        for (int64_t i = swap_num_units(cache, unit->group, seq, unit->entry); i > 0; i--) {
             (void)next_unit(walk);
         }
         return 0;
     }
-    const int32_t block = seq_table_entries(&group->tables, seq)[unit->entry];
+    pkv_pages *pages = cache_blocks(cache, unit->group)->pages;
+    const int32_t block = swap_block(cache, unit->group, seq, unit->entry);
     if (is_out) {
-        page_store_read(group->blocks.pages, block, num_cells, &stream);
+        page_store_read(pages, block, num_cells, &stream);
     } else {
-        page_store_write(group->blocks.pages, block, num_cells, &stream);
+        page_store_write(pages, block, num_cells, &stream);
     }
-    return (size_t)num_cells * page_store_token_bytes(group->blocks.pages);
+    return (size_t)num_cells * page_store_token_bytes(pages);
 }
 
 size_t swap_copy(pkv_cache *cache, int32_t seq, bool is_out)

@@ -22,18 +22,18 @@ static size_t common_divisor(size_t a, size_t b)
     return a;
 }
 
-/* Of all paged groups; 0 when there is none. */
+/* Of all paged groups, those with states among them; 0 when there is none. */
 static enum pkv_status unit_bytes_of(const struct pkv_cache_config *config, size_t *unit_bytes)
 {
     size_t divisor = 0;
     size_t smallest = 0;
-    for (int32_t g = 0; g < config->num_groups; g++) {
+    for (int32_t g = 0; g < config->num_groups + config_num_states(config); g++) {
         struct config_group of = {.config = config_resolve_group(config, g)};
         of.num_owners = config_num_owners(config, g);
         of.config.num_blocks = 1;
         const struct pkv_page_geometry geometry = config_geometry(&of);
         struct pkv_page_sizes sizes = {.size = sizeof sizes};
-        if (of.config.storage != PKV_STORAGE_PAGED) {
+        if (of.config.kind == PKV_GROUP_ATTENTION && of.config.storage != PKV_STORAGE_PAGED) {
             continue;
         }
         const enum pkv_status status = pkv_page_sizes_of(&geometry, &sizes);

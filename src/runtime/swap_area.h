@@ -4,8 +4,9 @@
  * what a sequence has there is a chain of units, which lie anywhere: so any mix of groups fits as
  * long as there are enough of them.
  *
- *   unit_bytes = the greatest common divisor of the block bytes of all paged groups, or, when that
- *                is less than a 16th of the smallest of these, the smallest
+ *   unit_bytes = the greatest common divisor of the block bytes of all paged groups and the state
+ *                bytes of all state groups, each of all its layers, or, when that is less than a
+ *                16th of the smallest of these, the smallest
  *   num_units  = swap_bytes / unit_bytes
  *   c cells of a block take ceil(c * token_bytes / unit_bytes) units
  *   num_free + lengths of all chains = num_units;  owner = NO_SEQ exactly in the list of free ones

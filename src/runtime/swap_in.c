@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/sized.h"
+#include "pagedkv/alloc.h"
 #include "prefix/prefix_blocks.h"
 #include "runtime/publish.h"
 #include "runtime/quota.h"
@@ -71,6 +72,44 @@ static enum pkv_status judge_group(const pkv_cache *cache, int32_t g, enum pkv_s
     return status;
 }
 
+/* The cached block of state i that is away. */
+static int32_t cached_state(const pkv_cache *cache, const struct state_group *states, int32_t seq,
+                            int32_t i)
+{
+    if (!cache_has_reuse(cache)) {
+        return NO_BLOCK;
+    }
+    const int32_t length = state_entries(states, seq)[i].length;
+    const int32_t node = length / cache->reuse.block_size - 1;
+    return length % cache->reuse.block_size == 0 && node < cache->seqs.at[seq].reuse.num_published
+               ? prefix_index_block(cache->reuse.index, cache->reuse.matched[node], states->index)
+               : NO_BLOCK;
+}
+
+static enum pkv_status judge_states(const pkv_cache *cache, struct state_group *states, int32_t seq,
+                                    enum pkv_status before, struct pkv_shortage *shortage)
+{
+    const struct state_group_list *list = &states->lists[seq];
+    int32_t num_taken = 0;
+    for (int32_t i = 0; i < list->num_away; i++) {
+        const int32_t block = cached_state(cache, states, seq, i);
+        num_taken += block == NO_BLOCK || pkv_pool_ref_count(states->blocks.pool, block) == 0;
+    }
+    const struct shortage_demand wanted = {
+        .row = SHORTAGE_NO_ROW,
+        .group = states->index,
+        .total = max_i32(list->num_away, list->bound),
+        .more = state_list_demand_return(states, seq, num_taken),
+        .limit = states->config->num_blocks,
+        .available = state_list_num_spare(states),
+    };
+    const enum pkv_status status = shortage_judge(before, &wanted, shortage);
+    if (status != before) {
+        shortage->evictable = min_i64(block_num_cached(&states->blocks), wanted.available);
+    }
+    return status;
+}
+
 static enum pkv_status judge(pkv_cache *cache, int32_t index, struct pkv_shortage *shortage)
 {
     const struct quota quota = quota_of_scope(cache, &cache->seqs.at[index].reuse.scope);
@@ -83,6 +122,9 @@ static enum pkv_status judge(pkv_cache *cache, int32_t index, struct pkv_shortag
             num_charged += seq_table_charge(&group->demand.table, group->demand.table.end);
             status = judge_group(cache, g, status, shortage);
         }
+    }
+    for (int32_t s = 0; s < cache->num_states; s++) {
+        status = judge_states(cache, &cache->states[s], index, status, shortage);
     }
     status = quota_judge(status, &quota, SHORTAGE_NO_ROW, num_charged, num_charged, shortage);
     return status == PKV_OK ? PKV_OK : shortage_refuse(&cache->config, status, shortage);
@@ -98,6 +140,17 @@ static void adopt(pkv_cache *cache, struct group *group, int32_t seq)
         if (block != NO_BLOCK) {
             block_adopt(&group->blocks, block, seq_table_slides(table));
             seq_table_put(&group->tables, seq, i, block);
+        }
+    }
+}
+
+static void adopt_states(const pkv_cache *cache, struct state_group *states, int32_t seq)
+{
+    state_list_return(states, seq);
+    for (int32_t i = 0; i < states->lists[seq].count; i++) {
+        const int32_t block = cached_state(cache, states, seq, i);
+        if (block != NO_BLOCK) {
+            state_list_put(states, seq, i, block);
         }
     }
 }
@@ -123,13 +176,11 @@ static void fill(struct group *group, int32_t seq)
 static void mark_done(pkv_cache *cache, int32_t index)
 {
     const struct swap_area *area = &cache->swap;
-    const int32_t length = cache->seqs.at[index].length;
     int32_t at = area->chains[index].first;
     while (at != NO_UNIT) {
         struct swap_area_unit *unit = &area->units[at];
-        const struct group *group = &cache->groups[unit->group];
-        unit->is_done = seq_table_entries(&group->tables, index)[unit->entry] != NO_BLOCK;
-        for (int64_t i = swap_num_units(cache, group, length, unit->entry); i > 0; i--) {
+        unit->is_done = swap_block(cache, unit->group, index, unit->entry) != NO_BLOCK;
+        for (int64_t i = swap_num_units(cache, unit->group, index, unit->entry); i > 0; i--) {
             at = area->units[at].next;
         }
     }
@@ -145,11 +196,17 @@ static void take(pkv_cache *cache, int32_t index)
             adopt(cache, group, index);
         }
     }
+    for (int32_t s = 0; s < cache->num_states; s++) {
+        adopt_states(cache, &cache->states[s], index);
+    }
     mark_done(cache, index);
     for (int32_t g = 0; g < cache->config.num_groups; g++) {
         if (group_is_paged(&cache->groups[g])) {
             fill(&cache->groups[g], index);
         }
+    }
+    for (int32_t s = 0; s < cache->num_states; s++) {
+        state_list_fill(&cache->states[s], index);
     }
     cache->seqs.at[index].is_swapped = false;
     quota_settle(cache, index);

@@ -11,16 +11,14 @@
 #include "runtime/shortage.h"
 #include "runtime/swap.h"
 
-/* Units that the sequence's cells take, in all groups. */
-static int64_t count_units(const pkv_cache *cache, int32_t index)
+/* Units that the sequence's cells and states take, in all groups. */
+static int64_t count_units(pkv_cache *cache, int32_t index)
 {
     int64_t count = 0;
-    for (int32_t g = 0; g < cache->config.num_groups; g++) {
-        const struct group *group = &cache->groups[g];
-        const struct seq_table *table = &group->tables.at[index];
-        for (int32_t i = 0; group_is_paged(group) && i < table->end; i++) {
-            if (seq_table_maps(table, i)) {
-                count += swap_num_units(cache, group, cache->seqs.at[index].length, i);
+    for (int32_t g = 0; g < cache_num_groups(cache); g++) {
+        for (int32_t i = 0; i < swap_num_entries(cache, g, index); i++) {
+            if (swap_maps(cache, g, index, i)) {
+                count += swap_num_units(cache, g, index, i);
             }
         }
     }
@@ -53,19 +51,16 @@ static void label_units(pkv_cache *cache, int32_t index)
 {
     struct swap_area *area = &cache->swap;
     int32_t at = area->chains[index].first;
-    for (int32_t g = 0; g < cache->config.num_groups; g++) {
-        const struct group *group = &cache->groups[g];
-        const struct seq_table *table = &group->tables.at[index];
-        for (int32_t i = 0; group_is_paged(group) && i < table->end; i++) {
-            if (!seq_table_maps(table, i)) {
+    for (int32_t g = 0; g < cache_num_groups(cache); g++) {
+        for (int32_t i = 0; i < swap_num_entries(cache, g, index); i++) {
+            if (!swap_maps(cache, g, index, i)) {
                 continue;
             }
             struct swap_area_unit *unit = &area->units[at];
             unit->group = g;
             unit->entry = i;
             unit->is_done = false;
-            int64_t count = swap_num_units(cache, group, cache->seqs.at[index].length, i);
-            for (; count > 0; count--) {
+            for (int64_t count = swap_num_units(cache, g, index, i); count > 0; count--) {
                 at = area->units[at].next;
             }
         }
@@ -104,6 +99,9 @@ static void relink(pkv_cache *cache, int32_t index)
             seq_table_cut(&group->tables, index, 0);
             seq_table_withdraw(&group->tables, index);
         }
+    }
+    for (int32_t s = 0; s < cache->num_states; s++) {
+        state_list_leave(&cache->states[s], index);
     }
     cache->seqs.at[index].is_swapped = true;
     quota_settle(cache, index);

@@ -456,9 +456,6 @@ static void what_states_are_not_built_for_refuses(void)
     struct pkv_state_view view = {.size = sizeof view};
     struct pkv_kv_view keys;
     states_init(&c);
-    c.config.swap_bytes = 1 << 20;
-    ASSERT_REFUSED(PKV_UNSUPPORTED, "groups[2]", pkv_cache_size(&c.config, &sizes));
-    c.config.swap_bytes = 0;
     c.groups[2].snapshot_interval = 6;
     ASSERT_REFUSED(PKV_INVALID_ARGUMENT, "snapshot_interval = 6",
                    pkv_cache_size(&c.config, &sizes));

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Random calls on a cache with state groups. What a state must be is known from the text of its
- * sequence alone (states_case.h), so each step checks hits, forks, rewinds, trees and evictions at
- * once; freed states are poisoned. A sequence that was admitted, and of which no fork was made,
- * always finds its blocks. */
+ * Random calls on a cache with state groups, swapping among them. What a state must be is known
+ * from the text of its sequence alone (states_case.h), so each step checks hits, forks, rewinds,
+ * trees, swapping and evictions at once; freed states are poisoned. A sequence that was admitted,
+ * and of which no fork was made, always finds its blocks, before it was swapped out and after it
+ * has come back. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +17,7 @@
 struct model_seq {
     struct state_seq seq;
     bool is_live;
+    bool is_swapped;
     int32_t promised; /* tokens that its steps find blocks for; 0 = none */
 };
 
@@ -23,7 +25,7 @@ struct model {
     struct runtime_case c;
     struct test_random random;
     struct model_seq seqs[NUM_SEQS];
-    int64_t num_hits, num_trees, num_lost, num_refused;
+    int64_t num_hits, num_trees, num_lost, num_refused, num_swapped;
 };
 
 static int32_t between(struct model *m, int32_t low, int32_t high)
@@ -48,6 +50,7 @@ static void create(struct model *m, struct model_seq *of)
     ASSERT_STATUS(PKV_OK, states_create(&m->c, &of->seq, 0, max_rewind));
     write_text(m, &of->seq);
     of->is_live = true;
+    of->is_swapped = false;
     of->promised = 0;
 }
 
@@ -78,8 +81,10 @@ static void fork_one(struct model *m, struct model_seq *of)
     const int32_t at = of->seq.length > back ? of->seq.length - back : 0;
     const enum pkv_status status = states_fork(&m->c, &of->seq, at, &child->seq);
     CU_ASSERT(status == PKV_OK || status == PKV_NOT_RESIDENT || status == PKV_NO_BLOCKS);
+    CU_ASSERT(status != PKV_OK || !of->is_swapped);
     if (status == PKV_OK) {
         child->is_live = true;
+        child->is_swapped = false;
         child->promised = 0;
         of->promised = 0; /* copies on write are outside of it */
         for (int32_t i = at; i < CASE_MAX_LENGTH; i++) {
@@ -95,6 +100,8 @@ static void truncate_one(struct model *m, struct model_seq *of)
     const int32_t to = between(m, 0, 3) == 0 || of->seq.length < back ? 0 : of->seq.length - back;
     const enum pkv_status status = states_truncate(&m->c, &of->seq, to);
     CU_ASSERT(status == PKV_OK || (status == PKV_NOT_RESIDENT && to > 0));
+    CU_ASSERT(status != PKV_OK || to == 0 || !of->is_swapped);
+    of->is_swapped = of->is_swapped && status != PKV_OK;
     if (status == PKV_OK && (back > 0 || to == 0)) {
         of->promised = 0;
         write_text(m, &of->seq);
@@ -104,6 +111,19 @@ static void truncate_one(struct model *m, struct model_seq *of)
     }
 }
 
+/* Out, or back, when there is room. */
+static void swap_one(struct model *m, struct model_seq *of)
+{
+    const enum pkv_status status = of->is_swapped
+                                       ? pkv_seq_swap_in(m->c.cache, of->seq.handle, NULL)
+                                       : pkv_seq_swap_out(m->c.cache, of->seq.handle, NULL);
+    CU_ASSERT(status == PKV_OK || status == PKV_NO_BLOCKS || status == PKV_NEVER_FITS);
+    CU_ASSERT(status != PKV_NEVER_FITS || !of->is_swapped);
+    of->is_swapped = of->is_swapped != (status == PKV_OK);
+    m->num_swapped += status == PKV_OK && !of->is_swapped && of->seq.length > 0;
+    m->num_refused += status != PKV_OK;
+}
+
 /* The rows of a step: some live sequences, each with some tokens. */
 static int32_t choose_rows(struct model *m, struct state_row *rows, struct model_seq **chosen)
 {
@@ -111,7 +131,7 @@ static int32_t choose_rows(struct model *m, struct state_row *rows, struct model
     for (int32_t i = 0; i < NUM_SEQS; i++) {
         struct model_seq *of = &m->seqs[i];
         const int32_t left = m->c.config.max_seq_len - of->seq.length;
-        if (of->is_live && left > 24 && between(m, 0, 2) > 0) {
+        if (of->is_live && !of->is_swapped && left > 24 && between(m, 0, 2) > 0) {
             const int32_t q_len = between(m, 0, 3) == 0 ? between(m, 1, 24) : between(m, 0, 3);
             rows[count] = (struct state_row){&of->seq, q_len, NULL};
             chosen[count++] = of;
@@ -198,7 +218,7 @@ static void step_tree(struct model *m, struct model_seq *of)
     for (int32_t t = 0; t < q_len; t++) {
         parents[t] = between(m, -1, t - 1);
     }
-    if (of->seq.max_rewind == 0 || of->seq.length + q_len > 170 ||
+    if (of->seq.max_rewind == 0 || of->is_swapped || of->seq.length + q_len > 170 ||
         states_begin(&m->c, &row, 1, &step) != PKV_OK) {
         return;
     }
@@ -219,10 +239,10 @@ static void step_tree(struct model *m, struct model_seq *of)
 static void act(struct model *m)
 {
     struct model_seq *of = &m->seqs[between(m, 0, NUM_SEQS - 1)];
-    const int32_t what = between(m, 0, 19);
+    const int32_t what = between(m, 0, 22);
     if (!of->is_live) {
         create(m, of);
-    } else if (of->seq.length == 0 && what < 8) {
+    } else if (of->seq.length == 0 && !of->is_swapped && what < 8) {
         admit(m, of);
     } else if (what < 13) {
         step_rows(m);
@@ -232,6 +252,8 @@ static void act(struct model *m)
         fork_one(m, of);
     } else if (what < 18) {
         truncate_one(m, of);
+    } else if (what < 21) {
+        swap_one(m, of);
     } else {
         destroy(m, of);
     }
@@ -266,6 +288,7 @@ static void run_model(struct model *m, uint64_t seed)
     m->c.groups[1].segment_tokens = 8 * between(m, 0, 4);
     m->c.config.max_step_tokens = NUM_SEQS * 24;
     m->c.config.prefix_cache = between(m, 0, 5) > 0;
+    m->c.config.swap_bytes = (size_t)between(m, 1, 8) << 13;
     case_open(&m->c);
     for (int32_t i = 0; i < num_ops(); i++) {
         act(m);
@@ -283,14 +306,17 @@ static void random_calls_never_read_a_wrong_state(void)
     int64_t num_trees = 0;
     int64_t num_lost = 0;
     int64_t num_refused = 0;
+    int64_t num_swapped = 0;
     for (uint64_t seed = 1; seed <= 8; seed++) {
         run_model(&model, seed);
         num_hits += model.num_hits;
         num_trees += model.num_trees;
         num_lost += model.num_lost;
         num_refused += model.num_refused;
+        num_swapped += model.num_swapped;
     }
     CU_ASSERT(num_hits > 50 && num_trees > 50 && num_lost > 0 && num_refused > 0);
+    CU_ASSERT(num_swapped > 50);
 }
 
 static const struct test_case cases[] = {
