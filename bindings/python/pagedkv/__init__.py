@@ -2,7 +2,8 @@
 """Paged KV caches and grouped-query attention on CPUs: the Python binding of libpagedkv.
 
 For a step on plain arrays   gqa_decode_step, KVCache and cached_attention, group_query_attention
-For servers                  Cache, Sequence and Step, with Group, Layer, CacheConfig and Options
+For servers                  Cache, Sequence and Step, with Group, Layer, CacheConfig and Options;
+                             StateView for recurrent layers
 What outlives a process      DiskTier and RedisTier, Ticket; Cache.save and Cache.load
 The operator itself          attention, Workspace, Constants; block_bounds, block_rank
 
@@ -20,6 +21,7 @@ from ._records import (Admission, BlockInfo, Description, Event, FieldUsage, Flu
                        SequenceInfo, Sizes, Stats, StepView, TicketInfo, TierStats, Usage)
 from ._tiers import DiskTier, RedisTier, Ticket, Tier
 from ._config import REQUIRE_HITS, CacheConfig, Group, Layer, Options
+from ._states import StateView
 from ._step import Step
 from ._cache import Cache, Pin, Sequence, metrics
 
@@ -29,8 +31,8 @@ __all__ = [
     "Description", "DiskTier", "Event", "FieldUsage", "FlushReport", "Group", "InvalidArgument",
     "KVCache", "Layer", "NeverFits", "NoBlocks", "NoMemory", "NotFound", "NotResident",
     "Options", "PagedKVError", "Pin", "Probe", "REQUIRE_HITS", "RedisTier", "Sequence",
-    "SequenceInfo", "Shortage", "Sizes", "StaleHandle", "Stats", "Step", "StepView",
-    "StoppedOutput", "Ticket", "TicketInfo", "Tier", "TierStats", "Unsupported", "Usage",
-    "Workspace", "attention", "block_bounds", "block_rank", "build_info", "cached_attention",
-    "gqa_decode_step", "group_query_attention", "metrics", "version",
+    "SequenceInfo", "Shortage", "Sizes", "StaleHandle", "StateView", "Stats", "Step",
+    "StepView", "StoppedOutput", "Ticket", "TicketInfo", "Tier", "TierStats", "Unsupported",
+    "Usage", "Workspace", "attention", "block_bounds", "block_rank", "build_info",
+    "cached_attention", "gqa_decode_step", "group_query_attention", "metrics", "version",
 ]

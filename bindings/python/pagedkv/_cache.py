@@ -14,7 +14,7 @@ import numpy as np
 
 from . import _abi, _arrays as arrays, _save
 from ._config import U64, CacheConfig, Options, fill_options, fill_prompt, new_field
-from ._errors import Shortage, StaleHandle
+from ._errors import Busy, Shortage, StaleHandle
 from ._library import check, lib, new, read_shortage, reference
 from ._records import (BLOCK_STATES, EVENT_KINDS, EVENT_REASONS, Admission, BlockInfo, Description,
                        Event, FieldUsage, FlushReport, Probe, SequenceInfo, Stats, TierStats, Usage,
@@ -30,6 +30,22 @@ _VISIT_SEQ = ctypes.CFUNCTYPE(c_bool, c_void_p, _abi.pkv_seq, c_void_p)
 _WAIT_SLICE = 0.1
 
 
+class _Hold:
+    """What arrays that show memory of a cache refer to."""
+
+    memory = None
+
+
+class _Memory:
+    """A cache that nobody calls any more: destroyed when no hold refers to this."""
+
+    def __init__(self, pointer, kept):
+        self._pointer, self._kept, self._destroy = pointer, kept, lib.pkv_cache_destroy
+
+    def __del__(self):
+        self._destroy(self._pointer, True)
+
+
 class _Live:
     """The pointer to a cache, which is not freed while a call uses it.
 
@@ -37,8 +53,9 @@ class _Live:
     collected in the midst of anything; the next call ends them.
     """
 
-    def __init__(self, pointer, tiers=()):
-        self._pointer, self._tiers = pointer, tiers
+    def __init__(self, pointer, callback, tiers=()):
+        self._pointer, self._kept = pointer, (callback, tiers)
+        self._holds = weakref.WeakSet()
         self._condition = threading.Condition()
         self._uses = 0
         self._ending = False
@@ -80,7 +97,20 @@ class _Live:
             if left <= 0 or (limit is not None and left < _WAIT_SLICE):
                 return False
 
-    def end(self, destroy):
+    def hold(self):
+        """An object for as long as which the cache's memory is not freed."""
+        with self:
+            hold = _Hold()
+            self._holds.add(hold)
+            return hold
+
+    def _end_with_holds(self):
+        """Destroys the cache when the last hold on it is gone: now, if there is none."""
+        memory = _Memory(self._pointer, self._kept)
+        for hold in list(self._holds):
+            hold.memory = memory
+
+    def end(self, destroy, force):
         """Waits until no call uses the pointer, then destroys; stays alive if that is refused."""
         with self._condition:
             if self._pointer is None or self._ending:
@@ -89,18 +119,22 @@ class _Live:
             try:
                 while self._uses:
                     self._condition.wait()
-                destroy(self._pointer)
-                self._pointer, self._tiers = None, ()
+                if self._holds and not force:
+                    raise Busy("arrays of Step.describe_states show memory of the cache")
+                if self._holds:
+                    self._end_with_holds()
+                else:
+                    destroy(self._pointer)
+                self._pointer, self._kept = None, ()
             finally:
                 self._ending = False
 
 
-    def drop(self, _callback):
+    def drop(self):
         """Destroys when the Cache is collected. No call can be under way then, but finalizers of
         objects that are collected with it may still call."""
-        pointer, self._pointer = self._pointer, None
-        lib.pkv_cache_destroy(pointer, True)
-        self._tiers = ()
+        self._end_with_holds()
+        self._pointer, self._kept = None, ()
 
 
 def _copied(struct, address):
@@ -116,6 +150,7 @@ class Cache:
 
     Cache(config) or Cache(groups, layers, max_seqs=.., ..), the fields of CacheConfig. Any thread
     may call anything. Leaving a `with` destroys the cache and all that is left in it.
+    Its memory stays as long as arrays of StateView show it.
 
     >>> import numpy as np
     >>> from pagedkv import Group, Layer
@@ -143,9 +178,9 @@ class Cache:
         out.hooks.log = ctypes.cast(callback, c_void_p)
         pointer = c_void_p()
         check(lib.pkv_cache_create(byref(out), byref(pointer)))
-        self._live = _Live(pointer, [kept for kept in keep if isinstance(kept, TierUse)])
+        self._live = _Live(pointer, callback, [kept for kept in keep if isinstance(kept, TierUse)])
         del keep
-        self._end = weakref.finalize(self, self._live.drop, callback)
+        self._end = weakref.finalize(self, self._live.drop)
         self._end.atexit = False
 
     # ---- the cache itself
@@ -170,7 +205,7 @@ class Cache:
                 self.close()
             except StaleHandle:
                 return
-        self._live.end(lambda pointer: check(lib.pkv_cache_destroy(pointer, force)))
+        self._live.end(lambda pointer: check(lib.pkv_cache_destroy(pointer, force)), force)
         self._end.detach()
 
     def describe(self) -> Description:
@@ -479,7 +514,8 @@ class Cache:
         ids = extra = None
         with self._live as pointer:
             if arrays.flag("tokens", tokens):
-                block_size = min(group.block_size for group in self.config.groups)
+                block_size = min(group.block_size for group in self.config.groups
+                                 if group.kind == "attention")
                 ids = np.zeros((max(1, limit), block_size), np.int32)
                 extra = np.zeros(ids.shape, np.uint64)
                 check(lib.pkv_events_drain_tokens(pointer, byref(events), size, limit,

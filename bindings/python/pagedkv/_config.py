@@ -14,6 +14,7 @@ from ._records import Sizes, key_of, read
 from ._tiers import Tier
 
 REQUIRE_HITS = _abi.PKV_REQUIRE_HITS
+KINDS = {"attention": _abi.PKV_GROUP_ATTENTION, "state": _abi.PKV_GROUP_STATE}
 STORAGES = {"paged": _abi.PKV_STORAGE_PAGED, "continuous": _abi.PKV_STORAGE_CONTINUOUS}
 U64 = 2**64 - 1
 
@@ -28,10 +29,20 @@ class Group:
     k_dtype, v_dtype            "float32", "float16", "bfloat16", "int8" or "e4m3"
     v_in_k                      values are the first v_width channels of keys (MLA)
     storage                     "paged" or "continuous"
+
+    A state group, kind "state", has recurrent layers, and stands behind the attention groups. Of
+    the fields above only num_blocks is read, the states of the group.
+
+    state_bytes        what one layer keeps for one sequence
+    snapshot_interval  with a prefix cache, states are cached at multiples of so many tokens; 0 =
+                       the least common multiple of the block sizes
+    max_rewind         the greatest max_rewind of a sequence
+    segment_tokens     of what one sequence leaves cached, one snapshot for so many tokens stays, or
+                       in an attention group one window; 0 = all
     """
 
-    kv_heads: int
-    k_width: int
+    kv_heads: int = 0
+    k_width: int = 0
     block_size: int = 16
     num_blocks: int = 0
     v_width: Optional[int] = None
@@ -41,6 +52,11 @@ class Group:
     v_dtype: Any = None
     v_in_k: bool = False
     storage: str = "paged"
+    kind: str = "attention"
+    state_bytes: int = 0
+    snapshot_interval: int = 0
+    max_rewind: int = 0
+    segment_tokens: int = 0
 
     @property
     def value_width(self) -> int:
@@ -50,11 +66,14 @@ class Group:
         """Fills struct pkv_group_config."""
         for key in ("kv_heads", "k_width", "num_blocks", "block_size"):
             setattr(out, key, arrays.count(f"{name}.{key}", getattr(self, key)))
-        for key in ("sliding_window", "kept_prefix"):
+        for key in ("snapshot_interval", "max_rewind"):
+            setattr(out, key, arrays.count(f"{name}.{key}", getattr(self, key)))
+        for key in ("sliding_window", "kept_prefix", "state_bytes", "segment_tokens"):
             setattr(out, key, arrays.count(f"{name}.{key}", getattr(self, key), 0, 2**62))
         if self.v_width is not None:
             out.v_width = arrays.count(f"{name}.v_width", self.v_width)
         out.v_in_k = arrays.flag(f"{name}.v_in_k", self.v_in_k)
+        out.kind = arrays.choice(f"{name}.kind", self.kind, KINDS)
         out.storage = arrays.choice(f"{name}.storage", self.storage, STORAGES)
         out.k_dtype = arrays.dtype_code(f"{name}.k_dtype", self.k_dtype)
         v_dtype = self.k_dtype if self.v_dtype is None else self.v_dtype
@@ -65,22 +84,25 @@ class Group:
 class Layer:
     """One layer of the model: num_heads query heads over the pages of a group.
 
-    kv_layer is the earlier layer whose keys and values this one reads; None = its own.
+    kv_layer is the earlier layer whose keys and values this one reads; None = its own. Of a layer
+    in a state group only the group is read.
     """
 
-    num_heads: int
+    num_heads: int = 0
     group: int = 0
     kv_layer: Optional[int] = None
     constants: Optional[Constants] = None
 
     def fill(self, out, name, groups, keep):
         """Fills struct pkv_layer_config."""
-        out.num_heads = arrays.count(f"{name}.num_heads", self.num_heads, 1)
         out.group = arrays.count(f"{name}.group", self.group, 0, len(groups) - 1)
+        group = groups[self.group]
+        if group.kind == "state":
+            return
+        out.num_heads = arrays.count(f"{name}.num_heads", self.num_heads, 1)
         if self.kv_layer is not None:
             out.shares_kv = True
             out.kv_layer = arrays.count(f"{name}.kv_layer", self.kv_layer)
-        group = groups[self.group]
         try:
             set_constants(out.constants, take_constants(self.constants), keep, group.kv_heads,
                           (group.k_width, group.value_width))

@@ -12,6 +12,7 @@ from ._config import U64, take_extra
 from ._errors import StaleHandle
 from ._library import check, lib, new, read_shortage
 from ._records import StepView, read
+from ._states import StateView
 
 
 def _fill_ranges(batch, ranges, num_rows, keep):
@@ -141,6 +142,8 @@ class Step:
         config = self._cache.config
         layer = arrays.count("layer", layer, 0, len(config.layers) - 1)
         heads, group = config.layers[layer].num_heads, config.groups[config.layers[layer].group]
+        if group.kind == "state":
+            raise ValueError(f"layer {layer} keeps states, which describe_states shows")
         io = new(_abi.pkv_layer_io)
         keep: List[Any] = []
         q_array = self._tokens(io, "q", q, heads, group.k_width, keep)
@@ -227,6 +230,23 @@ class Step:
                 parents=_copy_of(view.parents, np.int32, tokens),
                 kept_prefix=_copy_of(view.kept_prefix, np.int64, rows),
                 copies=_copy_of(view.copies, np.int32, view.num_copies, 3))
+
+    def describe_states(self, group: int) -> StateView:
+        """A state group's part of the step, for the program to run its layers by. From then on the
+        step counts as one that has written its states: without max_rewind a row that is dropped
+        loses its state (NotResident until it is cut to 0)."""
+        view = new(_abi.pkv_state_view)
+        config, group = self._cache.config, arrays.count("group", group)
+        with self._lock, self._cache._live as pointer:
+            check(lib.pkv_step_describe_states(pointer, self._handle, group, byref(view)))
+            rows, tokens = view.num_rows, view.num_tokens
+            return StateView(
+                rows, tokens, _copy_of(view.cu_seqlens_q, np.int32, rows + 1),
+                _copy_of(view.reads, np.int32, rows), _copy_of(view.writes, np.int32, tokens),
+                view.state_bytes, _copy_of(view.parents, np.int32, tokens),
+                [i for i, layer in enumerate(config.layers) if layer.group == group],
+                (view.first_layer, view.layer_stride_bytes, view.state_stride_bytes),
+                self._cache._live)
 
     def __enter__(self):
         return self

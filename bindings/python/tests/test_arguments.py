@@ -174,7 +174,8 @@ class Managed(Fuzzed):
         self.every_argument(call, lambda: dict(
             num_heads=2, group=0, kv_layer=None, constants=None, kv_heads=1, k_width=8,
             block_size=4, num_blocks=8, v_width=8, sliding_window=0, kept_prefix=0,
-            k_dtype="float32", v_dtype=None, v_in_k=False, storage="paged"))
+            k_dtype="float32", v_dtype=None, v_in_k=False, storage="paged", kind="attention",
+            state_bytes=0, snapshot_interval=0, max_rewind=0, segment_tokens=0))
 
     def test_sequences(self):
         def call(**arguments):

@@ -11,7 +11,7 @@ import pagedkv
 from support import HERE
 
 MODULES = ("_arrays", "_cache", "_config", "_contract", "_errors", "_library", "_operator",
-           "_records", "_save", "_step", "_tiers")
+           "_records", "_save", "_states", "_step", "_tiers")
 
 
 def load_tests(loader, tests, pattern):

@@ -112,8 +112,8 @@ class Layout(unittest.TestCase):
 CLASSES = (
     ("pkv_cache_config", "CacheConfig", "num_groups num_layers hooks fingerprint_bytes "
      "num_tiers"),
-    ("pkv_group_config", "Group", "kind state_bytes snapshot_interval max_rewind "
-     "segment_tokens"),  # state groups: in C alone
+    ("pkv_group_config", "Group", ""),
+    ("pkv_state_view", "StateView", "first_layer state_stride_bytes layer_stride_bytes"),
     ("pkv_layer_config", "Layer", "shares_kv"),
     ("pkv_attn_constants", "Constants", "head_sink_count rope_dtype rope_positions rope_width "
      "q_norm_gain_dtype k_norm_gain_dtype q_norm_gain_count k_norm_gain_count k_scale_count "
