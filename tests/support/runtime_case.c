@@ -25,6 +25,9 @@ struct piece {
 static void *take(struct case_memory *memory, size_t bytes, size_t alignment, bool is_mapped)
 {
     const size_t grain = alignment < FENCE ? FENCE : alignment;
+    if (!memory->is_ready) {
+        return NULL;
+    }
     pthread_mutex_lock(&memory->lock);
     memory->calls++;
     const bool fails = memory->fail_at > 0 && memory->calls >= memory->fail_at;
@@ -102,6 +105,7 @@ void case_init(struct runtime_case *c)
 {
     memset(c, 0, sizeof *c);
     pthread_mutex_init(&c->memory.lock, NULL);
+    c->memory.is_ready = true;
     c->memory.fill = 0xff;
     c->next_tag = 1;
     c->groups[0].kv_heads = 1;
@@ -148,6 +152,7 @@ struct pkv_layer_config *case_add_layer(struct runtime_case *c, int32_t group)
 
 void case_open(struct runtime_case *c)
 {
+    CU_ASSERT_FATAL(c->memory.is_ready);
     ASSERT_STATUS(PKV_OK, pkv_cache_create(&c->config, &c->cache));
     test_eager_threads(c->cache->workspace);
     if (c->cache == NULL) {
@@ -166,6 +171,7 @@ void case_close(struct runtime_case *c)
     CU_ASSERT_EQUAL(c->memory.map_bytes, 0);
     CU_ASSERT_EQUAL(c->memory.num_wrong, 0);
     pthread_mutex_destroy(&c->memory.lock);
+    c->memory.is_ready = false;
 }
 
 int32_t case_check(struct runtime_case *c)

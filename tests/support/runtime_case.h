@@ -24,7 +24,8 @@
 
 struct case_memory {
     pthread_mutex_t lock;
-    long fail_at; /* the fail_at-th call and all after it return NULL; 0 never */
+    bool is_ready; /* from case_init to case_close; before and after it nothing is given out */
+    long fail_at;  /* the fail_at-th call and all after it return NULL; 0 never */
     long calls;
     long live;
     long num_wrong; /* freed with another size, by another door, or with a broken fence */
