@@ -11,7 +11,7 @@ import threading
 import time
 
 PROGRAM = shutil.which('redis-server') or shutil.which('valkey-server')
-START_SECONDS = 20
+START_SECONDS = 60
 
 
 def free_port():

@@ -6,7 +6,7 @@ import time
 import unittest
 from concurrent.futures import ThreadPoolExecutor
 
-from server import Server, texts
+from server import IDLE_SECONDS, Server, texts
 
 SYSTEM = 'Once upon a time there was a little girl who lived near the forest. She had a dog. '
 REQUESTS = [{'prompt': SYSTEM * (number % 4) + 'One day she saw a red dog and a red cat and',
@@ -87,7 +87,7 @@ class Order(unittest.TestCase):
         threads = [threading.Thread(target=client, args=each) for each in clients]
         for number, thread in enumerate(threads):
             thread.start()
-            until = time.monotonic() + 5
+            until = time.monotonic() + IDLE_SECONDS
             while server.status()['waiting'] < number and not ended and time.monotonic() < until:
                 time.sleep(0.005)
             if number == 0:
@@ -100,7 +100,7 @@ class Order(unittest.TestCase):
 
     def test_higher_priority_is_served_first(self):
         clients = (('first', 2, 800), ('low', 0, 90), ('middle', 1, 90), ('high', 2, 90))
-        with Server('--threads', 1, '--max-batch', 1) as server:
+        with Server('--threads', 1, '--max-batch', 1, '--pause-ms', 2) as server:
             ended = None
             for _ in range(20):
                 ended = ended or self.queue_up(server, clients)
@@ -108,7 +108,8 @@ class Order(unittest.TestCase):
             server.wait_idle()
 
     def test_queue_is_bounded(self):
-        with Server('--threads', 1, '--max-batch', 1, '--max-queue', 2) as server:
+        with Server('--threads', 1, '--max-batch', 1, '--max-queue', 2,
+                    '--pause-ms', 2) as server:
             statuses = []
 
             def client():
@@ -140,7 +141,7 @@ class Quota(unittest.TestCase):
         requests = [{**fields, 'prompt': fields['prompt'][:100], 'n': 1} for fields in REQUESTS]
         with Server(*ALONE) as server:
             expected = answers(server, requests, 1)
-        with Server('--threads', 1, '--block-size', 16,
+        with Server('--threads', 1, '--block-size', 16, '--pause-ms', 1,
                     '--tenant-blocks', self.NUM_BLOCKS) as server:
             done = threading.Event()
             with ThreadPoolExecutor(1) as watcher:
@@ -165,7 +166,8 @@ class Quota(unittest.TestCase):
             server.wait_idle()
 
     def test_one_tenant_does_not_keep_another_waiting(self):
-        with Server('--threads', 1, '--block-size', 16, '--tenant-blocks', 70) as server:
+        with Server('--threads', 1, '--block-size', 16, '--pause-ms', 1,
+                    '--tenant-blocks', 30) as server:
             ended = []
 
             def client(tenant, max_tokens):
@@ -173,7 +175,7 @@ class Quota(unittest.TestCase):
                 ended.append(tenant)
 
             threads = [threading.Thread(target=client, args=each)
-                       for each in 6 * [('a', 700)] + [('b', 5)]]
+                       for each in 6 * [('a', 300)] + [('b', 5)]]
             for thread in threads:
                 thread.start()
             for thread in threads:

