@@ -34,8 +34,9 @@ static void check_fits(struct client *client, const struct request *request)
                               .num_rows = 1,
                               .num_required_rows = 1};
     if (request->state == REQUEST_IDLE && request->length < MAX_LENGTH) {
-        world_expect(world, "fits", pkv_step_fits(world->cache, &batch, &shortage), PKV_OK,
-                     PKV_NO_BLOCKS, PKV_BUSY);
+        const enum pkv_status status = pkv_step_fits(world->cache, &batch, &shortage);
+        const bool is_lost = request->may_be_lost && status == PKV_NOT_RESIDENT;
+        world_expect(world, "fits", is_lost ? PKV_OK : status, PKV_OK, PKV_NO_BLOCKS, PKV_BUSY);
     }
 }
 

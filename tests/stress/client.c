@@ -25,14 +25,6 @@ struct request *client_pick(struct client *client, enum request_state state, boo
     return NULL;
 }
 
-static void drop(struct request *request)
-{
-    request->state = REQUEST_ABSENT;
-    request->seq.id = 0;
-    request->length = request->high = 0;
-    memset(request->digests, 0, sizeof request->digests);
-}
-
 /* Not long: the client holds the request's lock, and quiet moments wait for it. */
 static void wait_for_room(struct client *client, const struct request *request,
                           const struct pkv_shortage *shortage)
@@ -62,10 +54,10 @@ static void admit(struct client *client, struct request *request)
     }
     const int32_t hit = admission.num_cached;
     if (hit % BLOCK_SIZE != admission.num_copied || hit > max_cached || (hit >= n && hit > 0) ||
-        hit + admission.num_to_write != n) {
+        hit + admission.num_to_write != n || hit % world->hit_unit != 0) {
         world_fault(&world->wrong_answers, "tokens adopted", hit, admission.num_to_write);
     }
-    request->length = request->high = hit;
+    request->length = request->high = request->first_state = hit;
     atomic_fetch_add(&world->tally.hits, hit > 0);
 }
 
@@ -78,7 +70,8 @@ static void arrive(struct client *client)
         return;
     }
     request->tenant = random_between(&client->random, -1, NUM_TENANTS - 1);
-    request->max_rewind = 3 * random_between(&client->random, 0, 1);
+    request->max_rewind =
+        random_between(&client->random, 0, 1) * random_between(&client->random, 1, MAX_REWIND);
     request_choose_tokens(request, &client->random, 0);
     const struct pkv_seq_options options = request_options(request, &field);
     const enum pkv_status status = pkv_seq_create(world->cache, &options, &request->seq);
@@ -149,6 +142,23 @@ static void probe(struct client *client)
     }
 }
 
+/* Whether a cut to `length`, or a fork there, succeeds for certain. The request is idle. */
+static bool must_have(struct client *client, const struct request *request, int32_t length)
+{
+    struct world *world = client->world;
+    struct pkv_seq_info info = {.size = sizeof info};
+    int32_t least = request->high - request->max_rewind;
+    if (world_has_states(world) && least < request->first_state) {
+        least = request->first_state;
+    }
+    world_expect(world, "describe", pkv_seq_describe(world->cache, request->seq, &info, NULL),
+                 PKV_OK, PKV_OK, PKV_OK);
+    if (info.min_length > (least > 0 ? least : 0)) {
+        world_fault(&world->wrong_answers, "shortest length", info.min_length, least);
+    }
+    return length == 0 || (length >= info.min_length && !request->may_be_lost);
+}
+
 static void fork_one(struct client *client)
 {
     struct world *world = client->world;
@@ -158,10 +168,12 @@ static void fork_one(struct client *client)
     if (child != NULL && parent->state != REQUEST_RACING) {
         const bool is_open = parent->state == REQUEST_OPEN;
         const int32_t at = random_between(&client->random, 0, parent->length);
+        const enum pkv_status other =
+            is_open || must_have(client, parent, at) ? PKV_NO_BLOCKS : PKV_NOT_RESIDENT;
         const enum pkv_status status = pkv_seq_fork(world->cache, parent->seq, at, 1, &seq);
         const bool is_made =
             world_expect(world, "fork", status, is_open ? PKV_BUSY : PKV_OK,
-                         is_open ? PKV_BUSY : PKV_NO_BLOCKS, is_open ? PKV_BUSY : PKV_NOT_RESIDENT);
+                         is_open ? PKV_BUSY : PKV_NO_BLOCKS, is_open ? PKV_BUSY : other);
         atomic_fetch_add(&world->tally.busy, is_open);
         atomic_fetch_add(&world->tally.forks, is_made);
         if (is_made) {
@@ -171,6 +183,8 @@ static void fork_one(struct client *client)
             child->max_rewind = parent->max_rewind;
             child->length = at;
             child->high = parent->high;
+            child->first_state = at;
+            child->may_be_lost = false;
             memcpy(child->ids, parent->ids, sizeof child->ids);
             memcpy(child->digests, parent->digests, (size_t)at * sizeof child->digests[0]);
             request_choose_tokens(child, &client->random, at);
@@ -191,7 +205,7 @@ static void was_cut(struct client *client, struct request *request, int32_t leng
            (size_t)(MAX_LENGTH - length) * sizeof request->digests[0]);
     request->length = length;
     if (length == 0) {
-        request->high = 0;
+        request_empty(request);
     }
     if (random_between(&client->random, 0, 1) == 0) {
         request_choose_tokens(request, &client->random, length);
@@ -210,7 +224,7 @@ static void cut(struct client *client)
     int32_t length = request->length - random_between(&client->random, 0, max_cut);
     length = length < 0 ? 0 : length;
     if (request->state != REQUEST_RACING) {
-        const bool must = length == 0 || length >= request->high - request->max_rewind;
+        const bool must = is_open || must_have(client, request, length);
         const enum pkv_status status = pkv_seq_truncate(world->cache, request->seq, length);
         const bool is_cut = world_expect(world, "truncate", status, is_open ? PKV_BUSY : PKV_OK,
                                          is_open ? PKV_BUSY : PKV_OK,
@@ -261,7 +275,7 @@ static void end(struct client *client)
     request->state = REQUEST_GONE;
     replay_check(&client->replay, request, request->length);
     if (state == REQUEST_IDLE) {
-        drop(request);
+        request_drop(request);
     }
     atomic_fetch_add(&world->tally.in_step_destroys, state == REQUEST_OPEN);
     atomic_fetch_add(&world->tally.raced_destroys, state == REQUEST_RACING);
@@ -295,6 +309,12 @@ static void swap(struct client *client)
     struct request *request = client_pick(client, REQUEST_IDLE, false);
     pkv_seq child = {0};
     if (request == NULL) {
+        return;
+    }
+    if (world->config.swap_bytes == 0) {
+        world_expect(world, "swap out", pkv_seq_swap_out(world->cache, request->seq, NULL),
+                     PKV_UNSUPPORTED, PKV_UNSUPPORTED, PKV_UNSUPPORTED);
+        pthread_mutex_unlock(&request->lock);
         return;
     }
     const enum pkv_status status = pkv_seq_swap_out(world->cache, request->seq, NULL);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * main.c: stress [SECONDS], else PKV_STRESS_SECONDS, else 4: so long do eight clients and a stepper
- * work on a small pool, half the time on a full and a window group, half on one full group. CUnit
- * says what held. A watchdog ends the program when a thread stands still. PKV_TEST_SEED seeds all
- * threads; how they interleave is the machine's. */
+ * main.c: stress [SECONDS], else PKV_STRESS_SECONDS, else 6: so long do eight clients and a stepper
+ * work on small pools: a quarter of it each on a full and a window group, on one full group, on
+ * groups with different block sizes, and on these with state groups beside. CUnit says what held. A
+ * watchdog ends the program when a thread stands still. PKV_TEST_SEED seeds all threads; how they
+ * interleave is the machine's. */
 #include <CUnit/Basic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,9 +13,9 @@
 
 #include "stress/world.h"
 
-enum { PATIENCE_SECONDS = 120, NUM_VARIANTS = 2 };
+enum { PATIENCE_SECONDS = 120, NUM_VARIANTS = 4 };
 
-static double seconds_wanted = 4;
+static double seconds_wanted = 6;
 
 struct run {
     struct world world;
@@ -64,7 +65,7 @@ static void *watch(void *argument)
     return argument;
 }
 
-static void open_run(int variant)
+static void open_run(enum world_variant variant)
 {
     memset(&run, 0, sizeof run);
     world_configure(&run.world, variant);
@@ -80,6 +81,7 @@ static void open_run(int variant)
         replay_open(&run.clients[i].replay, &run.world);
     }
     run.stepper.world = &run.world;
+    run.stepper.forward.world = &run.world;
     run.stepper.random.state = test_seed() + NUM_CLIENTS;
     replay_open(&run.stepper.replay, &run.world);
 }
@@ -118,8 +120,10 @@ static void close_run(void)
     stepper_finish(&run.stepper);
     close_cache(world);
     world_quiet(world);
-    world_expect(world, "flush", pkv_tier_flush(world->cache, UINT64_MAX, NULL), PKV_OK, PKV_OK,
-                 PKV_OK);
+    if (world->config.num_tiers > 0) {
+        world_expect(world, "flush", pkv_tier_flush(world->cache, UINT64_MAX, NULL), PKV_OK, PKV_OK,
+                     PKV_OK);
+    }
     world_expect(world, "expire", pkv_prefix_expire(world->cache, UINT64_MAX, NULL), PKV_OK, PKV_OK,
                  PKV_OK);
     for (int32_t g = 0; g < world->config.num_groups; g++) {
@@ -138,7 +142,7 @@ static void close_run(void)
     replay_close(&run.stepper.replay);
 }
 
-static void live(int variant)
+static void live(enum world_variant variant)
 {
     pthread_t threads[NUM_CLIENTS + 1], watchdog;
     open_run(variant);
@@ -164,12 +168,22 @@ static void live(int variant)
  * ever. */
 static void a_full_and_a_window_group_keep_no_thread_waiting(void)
 {
-    live(0);
+    live(WORLD_TWO_GROUPS);
 }
 
 static void a_full_group_keeps_no_thread_waiting(void)
 {
-    live(1);
+    live(WORLD_ONE_GROUP);
+}
+
+static void groups_with_different_block_sizes_keep_no_thread_waiting(void)
+{
+    live(WORLD_MIXED_SIZES);
+}
+
+static void state_groups_keep_no_thread_waiting(void)
+{
+    live(WORLD_STATES);
 }
 
 static void every_answer_is_one_that_an_order_of_calls_explains(void)
@@ -180,6 +194,12 @@ static void every_answer_is_one_that_an_order_of_calls_explains(void)
 static void every_output_has_the_bits_of_its_sequence_alone(void)
 {
     CU_ASSERT_EQUAL(atomic_load(&run.world.wrong_bits), 0);
+}
+
+/* Hits, forks, rewinds, paths of trees and dropped rows all leave the state of the text. */
+static void every_state_read_is_that_of_its_text(void)
+{
+    CU_ASSERT_EQUAL(atomic_load(&run.world.wrong_states), 0);
 }
 
 /* A11: free and held blocks are all blocks whenever no call is under way. */
@@ -217,11 +237,20 @@ static void everything_that_was_to_happen_happened(void)
     say("forks", atomic_load(&tally->forks));
     say("cuts", atomic_load(&tally->cuts));
     say("pins", atomic_load(&tally->pins));
-    say("loads", atomic_load(&tally->loads));
-    say("prefetches", atomic_load(&tally->prefetches));
-    say("tokens from the tier", atomic_load(&tally->loaded_tokens));
+    say("trees", atomic_load(&tally->trees));
+    say("wrong paths", atomic_load(&tally->refusals));
+    if (run.world.config.num_tiers > 0) {
+        say("prefetches", atomic_load(&tally->prefetches));
+        say("tokens from the tier", atomic_load(&tally->loaded_tokens));
+    }
+    if (world_has_states(&run.world)) {
+        say("states compared", atomic_load(&tally->checked_states));
+        say("states lost", atomic_load(&tally->lost_states));
+    } else {
+        say("loads", atomic_load(&tally->loads));
+        say("swaps", atomic_load(&tally->swaps));
+    }
     say("waits", atomic_load(&tally->waits));
-    say("swaps", atomic_load(&tally->swaps));
     say("busy", atomic_load(&tally->busy));
     say("ended in a step", atomic_load(&tally->in_step_destroys));
     say("ended beside begin or commit", atomic_load(&tally->raced_destroys));
@@ -236,6 +265,7 @@ static void add_variant(const char *name, const char *first_name, void (*first)(
     const struct test_case cases[] = {
         TEST(every_answer_is_one_that_an_order_of_calls_explains),
         TEST(every_output_has_the_bits_of_its_sequence_alone),
+        TEST(every_state_read_is_that_of_its_text),
         TEST(whenever_nothing_moves_free_and_held_are_all_blocks),
         TEST(in_the_end_nothing_is_held_and_no_byte_is_left),
         TEST(everything_that_was_to_happen_happened),
@@ -267,6 +297,10 @@ int main(int argc, char **argv)
                 a_full_and_a_window_group_keep_no_thread_waiting);
     add_variant("one group", "a_full_group_keeps_no_thread_waiting",
                 a_full_group_keeps_no_thread_waiting);
+    add_variant("different block sizes", "groups_with_different_block_sizes_keep_no_thread_waiting",
+                groups_with_different_block_sizes_keep_no_thread_waiting);
+    add_variant("state groups", "state_groups_keep_no_thread_waiting",
+                state_groups_keep_no_thread_waiting);
     printf("%s; seed %llu; %.0f s\n", pkv_build_info(), (unsigned long long)test_seed(),
            seconds_wanted);
     CU_basic_set_mode(CU_BRM_VERBOSE);

@@ -69,6 +69,9 @@ void client_offload(struct client *client)
     pkv_ticket *ticket = &client->tickets[random_between(&client->random, 0, TICKETS_A_CLIENT - 1)];
     struct pkv_tier_stats stats = {.size = sizeof stats};
     int32_t count = 0;
+    if (world->config.num_tiers == 0) {
+        return;
+    }
     if (ticket->id == 0) {
         begin_one(client, ticket);
     } else if (random_between(&client->random, 0, 2) > 0) {

@@ -7,9 +7,9 @@
 
 enum { NUM_FAMILIES = 4, VOCABULARY = 50 };
 
-static uint64_t mix(uint64_t hash, uint64_t value)
+uint64_t tag_mix(uint64_t tag, uint64_t value)
 {
-    struct test_random random = {hash ^ (value * 0x9e3779b97f4a7c15u)};
+    struct test_random random = {tag ^ (value * 0x9e3779b97f4a7c15u)};
     return random_u64(&random);
 }
 
@@ -32,18 +32,38 @@ void request_choose_tokens(struct request *request, struct test_random *random, 
     const uint64_t family = random_u64(random) % NUM_FAMILIES;
     const int32_t own = random_between(random, 0, MAX_LENGTH);
     for (int32_t i = from; i < MAX_LENGTH; i++) {
-        const uint64_t draw = i < own ? mix(family, (uint64_t)i) : random_u64(random);
+        const uint64_t draw = i < own ? tag_mix(family, (uint64_t)i) : random_u64(random);
         request->ids[i] = (int32_t)(draw % VOCABULARY);
     }
 }
 
+void request_empty(struct request *request)
+{
+    request->length = request->high = request->first_state = 0;
+    request->may_be_lost = false;
+    memset(request->digests, 0, sizeof request->digests);
+}
+
+void request_drop(struct request *request)
+{
+    request->state = REQUEST_ABSENT;
+    request->seq.id = 0;
+    request_empty(request);
+}
+
+uint64_t request_next_tag(const struct request *request, uint64_t before, int32_t position,
+                          int32_t id)
+{
+    const bool has_tenant = request->tenant >= 0 && position == TENANT_BEGINS;
+    const uint64_t tag = has_tenant ? tag_mix(before, 1000 + (uint64_t)request->tenant) : before;
+    return tag_mix(tag, (uint64_t)id);
+}
+
 void request_tags(const struct request *request, int32_t num_tokens, uint64_t *tags)
 {
-    uint64_t hash = 1;
+    uint64_t tag = FIRST_TAG;
     for (int32_t i = 0; i < num_tokens; i++) {
-        const bool has_tenant = request->tenant >= 0 && i == TENANT_BEGINS;
-        hash = has_tenant ? mix(hash, 1000 + (uint64_t)request->tenant) : hash;
-        tags[i] = hash = mix(hash, (uint64_t)request->ids[i]);
+        tags[i] = tag = request_next_tag(request, tag, i, request->ids[i]);
     }
 }
 
@@ -52,7 +72,7 @@ static void fill(float *values, int32_t num_tokens, int32_t width, const uint64_
                  uint64_t what)
 {
     for (int32_t i = 0; i < num_tokens; i++) {
-        struct test_random random = {mix(tags[i], what)};
+        struct test_random random = {tag_mix(tags[i], what)};
         for (int32_t c = 0; c < width; c++) {
             values[i * width + c] = (float)random_between(&random, -64, 63) / 64;
         }
@@ -97,6 +117,9 @@ enum pkv_status forward_run(struct forward *forward, pkv_cache *cache, pkv_step 
         forward->digests[i] = 0xcbf29ce484222325u;
     }
     for (int32_t layer = 0; layer < num_layers && status == PKV_OK; layer++) {
+        if (forward->world->layers[layer].group >= forward->world->num_attention_groups) {
+            continue;
+        }
         const uint64_t what = 3 * (uint64_t)layer;
         fill(forward->q, num_tokens, HEADS * WIDTH, forward->tags, what);
         fill(forward->k, num_tokens, KV_HEADS * WIDTH, forward->tags, what + 1);
@@ -121,6 +144,7 @@ void replay_open(struct replay *replay, struct world *world)
         groups[g].num_blocks = MAX_LENGTH / BLOCK_SIZE;
     }
     replay->world = world;
+    replay->forward.world = world;
     config.groups = groups;
     config.max_seqs = 1;
     config.max_step_rows = 0;

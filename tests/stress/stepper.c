@@ -3,45 +3,7 @@
  * stepper.c: the one thread that runs steps, and the end of the world. In most steps it holds the
  * rows' locks while it begins and ends the step, so that clients know for sure what is open; in the
  * others begin, commit and abort race with the threads that destroy the rows. */
-#include <string.h>
-
 #include "stress/world.h"
-
-struct row {
-    struct request *request;
-    int32_t first; /* its length */
-    int32_t q_len;
-    int32_t at; /* of its tokens in the batch */
-};
-
-struct open_step {
-    pkv_step handle;
-    bool is_racing;
-    int32_t num_rows; /* picked */
-    int32_t num_joined;
-    int32_t num_tokens;
-    struct row rows[MAX_ROWS];
-    pkv_seq seqs[MAX_ROWS];
-    int32_t q_lens[MAX_ROWS], keep[MAX_ROWS], ids[MAX_BATCH];
-};
-
-static void add_row(struct stepper *stepper, struct open_step *step, struct request *request)
-{
-    uint64_t tags[MAX_LENGTH];
-    const int32_t room = MAX_LENGTH - request->length;
-    const int32_t limit = random_between(&stepper->random, 0, 2) > 0 ? 3 : MAX_CHUNK;
-    const int32_t q_len = random_between(&stepper->random, 1, room < limit ? room : limit);
-    const int32_t i = step->num_rows++;
-    step->rows[i] = (struct row){request, request->length, q_len, step->num_tokens};
-    step->seqs[i] = request->seq;
-    step->q_lens[i] = q_len;
-    request_tags(request, request->length + q_len, tags);
-    memcpy(step->ids + step->num_tokens, request->ids + request->length,
-           (size_t)q_len * sizeof step->ids[0]);
-    memcpy(stepper->forward.tags + step->num_tokens, tags + request->length,
-           (size_t)q_len * sizeof tags[0]);
-    step->num_tokens += q_len;
-}
 
 /* Rows whose locks are held, unless they are to race. */
 static void pick_rows(struct stepper *stepper, struct open_step *step)
@@ -55,7 +17,7 @@ static void pick_rows(struct stepper *stepper, struct open_step *step)
         }
         const bool is_picked = request->state == REQUEST_IDLE && request->length < MAX_LENGTH;
         if (is_picked) {
-            add_row(stepper, step, request);
+            drafts_add_row(stepper, step, request);
             request->state = step->is_racing ? REQUEST_RACING : REQUEST_IDLE;
         }
         if (!is_picked || step->is_racing) {
@@ -65,21 +27,16 @@ static void pick_rows(struct stepper *stepper, struct open_step *step)
 }
 
 /* The row is out of the step with so many more tokens. Its lock is held. */
-static void settle(struct stepper *stepper, const struct row *row, int32_t keep)
+static void settle(const struct stepper *stepper, const struct open_step *step, int32_t row,
+                   int32_t keep)
 {
-    struct request *request = row->request;
+    struct request *request = step->rows[row].request;
     if (request->state == REQUEST_GONE) {
-        request->state = REQUEST_ABSENT;
-        request->seq.id = 0;
-        request->length = request->high = 0;
-        memset(request->digests, 0, sizeof request->digests);
+        request_drop(request);
         return;
     }
     request->state = REQUEST_IDLE;
-    request->length += keep;
-    request->high = request->length > request->high ? request->length : request->high;
-    memcpy(request->digests + row->first, stepper->forward.digests + row->at,
-           (size_t)keep * sizeof request->digests[0]);
+    drafts_keep(stepper, step, row, keep);
 }
 
 /* In the order of the requests, which is that of the rows but for where it begins. */
@@ -101,17 +58,28 @@ static void unlock_rows(struct open_step *step)
     }
 }
 
-/* Blocks are short: one of the rows that nobody destroyed gives its own back. */
+/* Blocks are short, or a state is lost: a row that nobody destroyed gives its own back. */
 static void preempt(struct stepper *stepper, struct open_step *step)
 {
-    struct request *request = step->rows[0].request;
+    struct request *request = step->rows[step->to_preempt].request;
     if (request->state != REQUEST_IDLE) {
         return;
     }
     world_expect(stepper->world, "truncate to 0",
                  pkv_seq_truncate(stepper->world->cache, request->seq, 0), PKV_OK, PKV_OK, PKV_OK);
-    request->length = request->high = 0;
-    memset(request->digests, 0, sizeof request->digests);
+    request_empty(request);
+}
+
+/* A row whose state was dropped with an earlier step, or may have been, does not begin again. */
+static void find_lost(struct stepper *stepper, struct open_step *step, int32_t row)
+{
+    struct world *world = stepper->world;
+    if (row < 0 || row >= step->num_rows || !step->rows[row].may_be_lost) {
+        world_fault(&world->wrong_answers, "a state is lost of row", row, -1);
+        return;
+    }
+    step->to_preempt = row;
+    atomic_fetch_add(&world->tally.lost_states, 1);
 }
 
 static bool begin(struct stepper *stepper, struct open_step *step)
@@ -123,16 +91,15 @@ static bool begin(struct stepper *stepper, struct open_step *step)
                               .token_ids = step->ids,
                               .num_rows = step->num_rows};
     struct pkv_shortage shortage = {.size = sizeof shortage};
-    int32_t parents[MAX_BATCH];
-    for (int32_t i = 0; i < step->num_rows; i++) {
-        for (int32_t k = 0; k < step->q_lens[i]; k++) {
-            parents[step->rows[i].at + k] = k - 1;
-        }
-    }
-    batch.parents = random_between(&stepper->random, 0, 1) ? parents : NULL;
+    const bool has_parents = step->has_tree || random_between(&stepper->random, 0, 1);
+    batch.parents = has_parents ? step->parents : NULL;
     batch.num_required_rows = random_between(&stepper->random, 0, step->num_rows);
     batch.now_ns = atomic_fetch_add(&world->now_ns, 1);
-    const enum pkv_status status = pkv_step_begin(world->cache, &batch, &step->handle, &shortage);
+    enum pkv_status status = pkv_step_begin(world->cache, &batch, &step->handle, &shortage);
+    if (status == PKV_NOT_RESIDENT) {
+        find_lost(stepper, step, shortage.row);
+        status = PKV_NO_BLOCKS;
+    }
     const enum pkv_status raced = step->is_racing ? PKV_STALE_HANDLE : PKV_OK;
     const bool is_begun =
         world_expect(world, "begin", status == PKV_NEVER_FITS ? PKV_NO_BLOCKS : status, PKV_OK,
@@ -154,7 +121,7 @@ static void describe(struct stepper *stepper, const struct open_step *step)
 {
     struct world *world = stepper->world;
     struct pkv_step_view view = {.size = sizeof view};
-    const int32_t last = world->config.num_groups - 1;
+    const int32_t last = world->num_attention_groups - 1;
     world_expect(world, "describe a step",
                  pkv_step_describe(world->cache, step->handle, last, &view), PKV_OK, PKV_OK,
                  PKV_OK);
@@ -172,56 +139,46 @@ static void describe(struct stepper *stepper, const struct open_step *step)
     }
 }
 
+static void run_layers(struct stepper *stepper, const struct open_step *step, int32_t num_layers)
+{
+    stepper->forward.by_tasks = random_between(&stepper->random, 0, 3) == 0;
+    world_expect(stepper->world, "attend",
+                 forward_run(&stepper->forward, stepper->world->cache, step->handle, num_layers,
+                             step->num_tokens),
+                 PKV_OK, PKV_OK, PKV_OK);
+}
+
 /* Every layer, or in a step that will be aborted perhaps not every one; true when to commit. */
 static bool attend(struct stepper *stepper, struct open_step *step)
 {
     struct world *world = stepper->world;
     const int32_t all = world->config.num_layers;
-    const bool is_kept = random_between(&stepper->random, 0, 7) > 0;
+    const bool is_kept = step->is_last || random_between(&stepper->random, 0, 7) > 0;
     const int32_t num_layers = is_kept ? all : random_between(&stepper->random, 0, all);
     if (random_between(&stepper->random, 0, 63) == 0) {
         world_quiet(world);
     }
     describe(stepper, step);
-    stepper->forward.by_tasks = random_between(&stepper->random, 0, 3) == 0;
-    world_expect(
-        world, "attend",
-        forward_run(&stepper->forward, world->cache, step->handle, num_layers, step->num_tokens),
-        PKV_OK, PKV_OK, PKV_OK);
-    return is_kept;
-}
-
-/* By the number of tokens, or as a path: the rows are chains, so their tokens stay where they are,
- * and replays find the same bits. */
-static enum pkv_status commit(struct stepper *stepper, const struct open_step *step)
-{
-    pkv_cache *cache = stepper->world->cache;
-    int32_t path[MAX_BATCH];
-    int32_t count = 0;
-    if (random_between(&stepper->random, 0, 3) > 0) {
-        return pkv_step_commit(cache, step->handle, step->keep);
-    }
-    for (int32_t i = 0; i < step->num_joined; i++) {
-        for (int32_t k = 0; k < step->keep[i]; k++) {
-            path[count++] = k;
+    run_layers(stepper, step, num_layers);
+    for (int32_t g = world->num_attention_groups; g < world->config.num_groups; g++) {
+        if (is_kept || random_between(&stepper->random, 0, 1) == 0) {
+            states_run(stepper, step, g);
         }
     }
-    return pkv_step_commit_path(cache, step->handle, step->keep, path);
+    return is_kept;
 }
 
 static void finish(struct stepper *stepper, struct open_step *step, bool is_kept)
 {
     struct world *world = stepper->world;
-    for (int32_t i = 0; i < step->num_rows; i++) {
-        const int32_t limit = i < step->num_joined && is_kept ? step->q_lens[i] : 0;
-        const bool all = random_between(&stepper->random, 0, 2) > 0;
-        step->keep[i] = all ? limit : random_between(&stepper->random, 0, limit);
+    for (int32_t i = 0; i < step->num_joined && is_kept; i++) {
+        drafts_choose(stepper, step, i);
     }
     if (!step->is_racing) {
         lock_rows(step);
     }
     const enum pkv_status status =
-        is_kept ? commit(stepper, step) : pkv_step_abort(world->cache, step->handle);
+        is_kept ? drafts_commit(stepper, step) : pkv_step_abort(world->cache, step->handle);
     world_expect(world, is_kept ? "commit" : "abort", status, PKV_OK, PKV_OK, PKV_OK);
     atomic_fetch_add(is_kept ? &world->tally.steps : &world->tally.aborts, 1);
 }
@@ -241,10 +198,8 @@ static void step_once(struct stepper *stepper)
         lock_rows(&step);
     }
     for (int32_t i = 0; i < step.num_rows; i++) {
-        const struct row *row = &step.rows[i];
-        const bool is_joined = i < step.num_joined;
-        if (is_joined || step.is_racing) {
-            settle(stepper, row, is_joined ? step.keep[i] : 0);
+        if (i < step.num_joined || step.is_racing) {
+            settle(stepper, &step, i, step.keep[i]);
         }
     }
     if (!is_begun && step.num_rows > 0) {
@@ -269,21 +224,15 @@ void *stepper_live(void *argument)
     return NULL;
 }
 
-/* One more token: it sees what the survivor adopted as well as what it computed. */
+/* A few more tokens: they see what the survivor adopted as well as what it computed. */
 static void append_last(struct stepper *stepper, struct request *request)
 {
-    struct world *world = stepper->world;
-    struct open_step step = {0};
-    add_row(stepper, &step, request);
+    struct open_step step = {.is_last = true};
+    drafts_add_row(stepper, &step, request);
     if (begin(stepper, &step)) {
-        world_expect(world, "attend",
-                     forward_run(&stepper->forward, world->cache, step.handle,
-                                 world->config.num_layers, step.num_tokens),
-                     PKV_OK, PKV_OK, PKV_OK);
-        const int32_t keep = step.num_joined > 0 ? step.q_lens[0] : 0;
-        world_expect(world, "commit", pkv_step_commit(world->cache, step.handle, NULL), PKV_OK,
-                     PKV_OK, PKV_OK);
-        settle(stepper, &step.rows[0], keep);
+        finish(stepper, &step, attend(stepper, &step));
+        settle(stepper, &step, 0, step.keep[0]);
+        unlock_rows(&step);
     }
 }
 

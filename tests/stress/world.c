@@ -10,14 +10,29 @@
 
 enum { FAULTS_SHOWN = 10 };
 
-static void add_group(struct world *world, enum pkv_dtype dtype, int32_t num_blocks)
+static struct pkv_group_config *add_group(struct world *world, enum pkv_dtype dtype,
+                                          int32_t num_blocks)
 {
     struct pkv_group_config *group = &world->groups[world->config.num_groups++];
+    world->num_attention_groups++;
     group->kv_heads = KV_HEADS;
     group->k_width = WIDTH;
     group->k_dtype = group->v_dtype = dtype;
     group->block_size = BLOCK_SIZE;
     group->num_blocks = num_blocks;
+    return group;
+}
+
+static void add_states(struct world *world, int32_t num_states, int32_t snapshot_interval,
+                       int64_t segment_tokens)
+{
+    world->groups[world->config.num_groups++] =
+        (struct pkv_group_config){.kind = PKV_GROUP_STATE,
+                                  .state_bytes = STATE_WORDS * sizeof(uint64_t),
+                                  .num_blocks = num_states,
+                                  .snapshot_interval = snapshot_interval,
+                                  .max_rewind = MAX_REWIND,
+                                  .segment_tokens = segment_tokens};
 }
 
 static void add_layer(struct world *world, int32_t group)
@@ -26,7 +41,29 @@ static void add_layer(struct world *world, int32_t group)
         (struct pkv_layer_config){.group = group, .num_heads = HEADS};
 }
 
-void world_configure(struct world *world, int variant)
+static struct pkv_group_config *add_window(struct world *world, int32_t block_size,
+                                           int32_t num_blocks)
+{
+    struct pkv_group_config *group = add_group(world, PKV_BF16, num_blocks);
+    group->block_size = block_size;
+    group->sliding_window = 9;
+    group->kept_prefix = 3;
+    add_layer(world, 1);
+    return group;
+}
+
+static void add_state_layers(struct world *world)
+{
+    const int32_t unit = world->hit_unit;
+    const int32_t group = world->config.num_groups;
+    add_states(world, MAX_STATES, unit, 0);
+    add_states(world, MAX_STATES * 3 / 4, 2 * unit, 4 * (int64_t)unit);
+    add_layer(world, group);
+    add_layer(world, group + 1);
+    add_layer(world, group);
+}
+
+void world_configure(struct world *world, enum world_variant variant)
 {
     struct pkv_cache_config *config = &world->config;
     *config = (struct pkv_cache_config){.size = sizeof *config,
@@ -37,30 +74,40 @@ void world_configure(struct world *world, int variant)
                                         .max_seq_len = MAX_LENGTH,
                                         .max_step_rows = MAX_ROWS,
                                         .max_step_tokens = MAX_BATCH,
-                                        .num_threads = 1 + variant,
+                                        .num_threads = 1 + (int)variant % 2,
                                         .isa = test_isa(),
                                         .prefix_cache = true,
                                         .watermark_blocks = 2,
-                                        .min_blank_percent = variant == 0 ? 15 : 0,
+                                        .min_blank_percent = variant == WORLD_TWO_GROUPS ? 15 : 0,
                                         .max_pinned_blocks = 12,
                                         .num_events = 64,
                                         .event_tokens = true,
                                         .swap_bytes = 48 << 10,
                                         .poison_freed = true};
+    config->hooks = test_hooks(&world->memory);
+    world->hit_unit = 1;
     add_group(world, PKV_F32, 80);
     add_layer(world, 0);
-    if (variant == 0) {
-        add_group(world, PKV_BF16, 64);
-        world->groups[1].sliding_window = 9;
-        world->groups[1].kept_prefix = 3;
-        add_layer(world, 1);
+    if (variant == WORLD_TWO_GROUPS) {
+        add_window(world, BLOCK_SIZE, 64);
+    } else if (variant >= WORLD_MIXED_SIZES) {
+        world->hit_unit = 2 * BLOCK_SIZE;
+        add_window(world, world->hit_unit, 40)->segment_tokens = 2 * world->hit_unit;
+    }
+    if (variant == WORLD_STATES) {
+        add_state_layers(world);
     }
     add_layer(world, 0);
-    config->hooks = test_hooks(&world->memory);
-    config->tiers = &world->tier.tier;
-    config->num_tiers = 1;
-    config->num_tier_threads = 1 - variant; /* or the clients do the work */
-    config->max_tickets = NUM_CLIENTS;
+    if (variant < WORLD_MIXED_SIZES) {
+        config->tiers = &world->tier.tier;
+        config->num_tiers = 1;
+        config->num_tier_threads =
+            variant == WORLD_TWO_GROUPS ? 1 : 0; /* or the clients do the work */
+        config->max_tickets = NUM_CLIENTS;
+    }
+    if (variant == WORLD_STATES) {
+        config->swap_bytes = 0; /* refused beside states */
+    }
 }
 
 void world_open(struct world *world)
@@ -74,6 +121,11 @@ void world_open(struct world *world)
     world->tier.capacity = TIER_VALUES;
     ASSERT_STATUS(PKV_OK, pkv_cache_create(&world->config, &world->cache));
     test_eager_threads(world->cache->workspace);
+}
+
+bool world_has_states(const struct world *world)
+{
+    return world->config.num_groups > world->num_attention_groups;
 }
 
 void world_fault(atomic_llong *kind, const char *what, long long got, long long expected)

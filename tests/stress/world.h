@@ -17,8 +17,8 @@
 #include "support/memory_tier.h"
 
 enum { NUM_CLIENTS = 8, NUM_REQUESTS = 24, MAX_LENGTH = 64, MAX_ROWS = 6, MAX_CHUNK = 24 };
-enum { MAX_GROUPS = 2, MAX_LAYERS = 3, NUM_TENANTS = 3, MAX_BATCH = MAX_ROWS * MAX_CHUNK };
-enum { TICKETS_A_CLIENT = 2, TIER_VALUES = 300 };
+enum { MAX_GROUPS = 4, MAX_LAYERS = 6, NUM_TENANTS = 3, MAX_BATCH = MAX_ROWS * MAX_CHUNK };
+enum { TICKETS_A_CLIENT = 2, TIER_VALUES = 300, MAX_REWIND = 5, MAX_STATES = 96, STATE_WORDS = 5 };
 enum { HEADS = 4, KV_HEADS = 2, WIDTH = 8, BLOCK_SIZE = 4, TENANT_BEGINS = 8, PINS_A_CLIENT = 3 };
 
 enum request_state {
@@ -37,6 +37,8 @@ struct request {
     int32_t max_rewind;
     int32_t length;          /* committed */
     int32_t high;            /* the longest it, or whom it was forked from, was */
+    int32_t first_state;     /* it has passed every length from here on by steps of its own */
+    bool may_be_lost;        /* its state, in a row that was dropped */
     int32_t ids[MAX_LENGTH]; /* what it holds and will append */
     /* Of what came out at each position; 0 where another sequence computed it. */
     uint64_t digests[MAX_LENGTH];
@@ -54,13 +56,15 @@ struct gate {
 struct tally {
     atomic_llong calls, steps, aborts, short_steps, hits, busy, in_step_destroys, raced_destroys;
     atomic_llong forks, cuts, pins, loads, waits, swaps, quiet, checked_tokens, checked_requests;
-    atomic_llong prefetches, loaded_tokens;
+    atomic_llong prefetches, loaded_tokens, trees, refusals, checked_states, lost_states;
 };
 
 struct world {
     struct pkv_cache_config config;
     struct pkv_group_config groups[MAX_GROUPS];
     struct pkv_layer_config layers[MAX_LAYERS];
+    int32_t num_attention_groups; /* those of states are behind them */
+    int32_t hit_unit;             /* hits are a multiple of so many tokens */
     struct test_memory memory;
     struct memory_tier tier; /* smaller than what comes and goes */
     pkv_cache *cache;
@@ -74,12 +78,16 @@ struct world {
 
     atomic_llong wrong_answers; /* that no order of calls explains */
     atomic_llong wrong_bits;    /* outputs that are not those of the request alone */
+    atomic_llong wrong_states;  /* states that are not those of their text */
     atomic_llong unsound;       /* broken invariants, lost blocks */
 };
 
-/* Layers and groups of a variant, with a pool too small for all. */
-void world_configure(struct world *world, int variant);
+/* Layers and groups of a variant, with a pool too small for all. Tiers are refused where groups
+ * have different block sizes, swaps and saves where there are states. */
+enum world_variant { WORLD_TWO_GROUPS, WORLD_ONE_GROUP, WORLD_MIXED_SIZES, WORLD_STATES };
+void world_configure(struct world *world, enum world_variant variant);
 void world_open(struct world *world);
+bool world_has_states(const struct world *world);
 
 /* Counts a fault, and prints the first few. */
 void world_fault(atomic_llong *kind, const char *what, long long got, long long expected);
@@ -98,14 +106,26 @@ void world_quiet(struct world *world);
 struct pkv_seq_options request_options(const struct request *request,
                                        struct pkv_namespace_field *field);
 
+/* It has no tokens any more; and the request has ended too. */
+void request_empty(struct request *request);
+void request_drop(struct request *request);
+
 /* New random tokens from `from` on: often the beginning of a family of prompts. */
 void request_choose_tokens(struct request *request, struct test_random *random, int32_t from);
 
-/* One hash a token, of all that its activations depend on. */
+/* The hash of all that a token's activations depend on, from that of the token before it, which is
+ * FIRST_TAG where there is none. */
+#define FIRST_TAG 1
+uint64_t request_next_tag(const struct request *request, uint64_t before, int32_t position,
+                          int32_t id);
+uint64_t tag_mix(uint64_t tag, uint64_t value);
+
+/* Those of its first tokens. */
 void request_tags(const struct request *request, int32_t num_tokens, uint64_t *tags);
 
 /* The buffers of one thread that runs layers, and the bits that came out. */
 struct forward {
+    const struct world *world;
     float q[MAX_BATCH * HEADS * WIDTH], k[MAX_BATCH * KV_HEADS * WIDTH];
     float v[MAX_BATCH * KV_HEADS * WIDTH], out[MAX_BATCH * HEADS * WIDTH];
     float lse[MAX_BATCH * HEADS];
@@ -113,7 +133,8 @@ struct forward {
     bool by_tasks; /* layers are run task by task */
 };
 
-/* Attends all layers of an open step whose tokens have forward->tags; leaves their digests. */
+/* Attends the first layers, but those of states, of an open step whose tokens have forward->tags;
+ * leaves their digests. */
 enum pkv_status forward_run(struct forward *forward, pkv_cache *cache, pkv_step step,
                             int32_t num_layers, int32_t num_tokens);
 
@@ -154,6 +175,32 @@ void client_administer(struct client *client);
 /* A request is saved, and comes back as another one. */
 void client_save(struct client *client);
 
+struct row {
+    struct request *request;
+    int32_t first; /* its length */
+    int32_t q_len;
+    int32_t at;      /* of its tokens in the batch */
+    uint64_t before; /* the tag of its last token */
+    bool is_tree;
+    bool may_be_lost;
+};
+
+struct open_step {
+    pkv_step handle;
+    bool is_racing;
+    bool is_shown; /* its states were */
+    bool is_last;  /* of chains that are kept whole */
+    bool has_tree;
+    int32_t num_rows; /* picked */
+    int32_t num_joined;
+    int32_t num_tokens;
+    int32_t to_preempt; /* the row that is in the way when it cannot begin */
+    struct row rows[MAX_ROWS];
+    pkv_seq seqs[MAX_ROWS];
+    int32_t q_lens[MAX_ROWS], keep[MAX_ROWS], ids[MAX_BATCH], parents[MAX_BATCH];
+    int32_t path[MAX_BATCH]; /* of a row that keeps n tokens, its n numbers from row.at on */
+};
+
 struct stepper {
     struct world *world;
     struct test_random random;
@@ -161,6 +208,23 @@ struct stepper {
     struct forward forward;
 };
 void *stepper_live(void *stepper);
+
+/* The next row's tokens: a chain of those that the request will append, or a tree of drafts.
+ * Its lock is held. */
+void drafts_add_row(struct stepper *stepper, struct open_step *step, struct request *request);
+
+/* Chooses what is kept of a row that may be. */
+void drafts_choose(struct stepper *stepper, struct open_step *step, int32_t row);
+
+/* The request keeps the tokens of its row's path. Its lock is held. */
+void drafts_keep(const struct stepper *stepper, const struct open_step *step, int32_t row,
+                 int32_t keep);
+
+/* As a path, or by the number of tokens where that is enough, after something that is refused. */
+enum pkv_status drafts_commit(struct stepper *stepper, const struct open_step *step);
+
+/* Runs the layers of one state group: every state that is read is compared with its text. */
+void states_run(struct stepper *stepper, struct open_step *step, int32_t group);
 
 /* When all threads have ended: one more token of each survivor, its bits, its end. */
 void stepper_finish(struct stepper *stepper);
