@@ -21,7 +21,10 @@ enum { MAX_PIECES = 64 };
 void disk_case_open(struct disk_case *disk, uint64_t max_bytes, const struct disk_calls *calls)
 {
     const char *folder = getenv("TMPDIR");
-    *disk = (struct disk_case){.config = {.size = sizeof disk->config, .max_bytes = max_bytes}};
+    *disk =
+        (struct disk_case){.config = {.size = sizeof disk->config,
+                                      .max_bytes = max_bytes,
+                                      .timeout_ms = 60000}}; /* for a processor that others use */
     snprintf(disk->path, sizeof disk->path, "%s/pagedkv-disk-" PATTERN,
              folder != NULL ? folder : "/tmp");
     if (mkdtemp(disk->path) == NULL) {

@@ -166,8 +166,6 @@ static void counters_of_several_processes_add_up(void)
     struct disk_case disk;
     pid_t children[PROCESSES];
     disk_case_open(&disk, MAX_BYTES, NULL);
-    disk.config.timeout_ms = 60000;
-    disk_case_restart(&disk);
     for (int i = 0; i < PROCESSES; i++) {
         children[i] = fork();
         if (children[i] == 0) {
@@ -242,8 +240,6 @@ static void threads_share_a_tier(void)
     pthread_t threads[THREADS];
     struct user users[THREADS];
     disk_case_open(&disk, MAX_BYTES, NULL);
-    disk.config.timeout_ms = 60000;
-    disk_case_restart(&disk);
     for (int i = 0; i < THREADS; i++) {
         users[i] = (struct user){&disk, test_seed() + (uint64_t)i, false};
         CU_ASSERT_EQUAL_FATAL(pthread_create(&threads[i], NULL, use_in_thread, &users[i]), 0);
