@@ -10,7 +10,7 @@ use std::ptr::{null_mut, NonNull};
 
 /// The scratch memory, kernels and threads of attention calls. One thread at a time uses it.
 pub struct Workspace {
-    raw: NonNull<ffi::pkv_workspace>,
+    pub(crate) raw: NonNull<ffi::pkv_workspace>,
     // Send, and not Sync.
     _one_thread: PhantomData<std::cell::Cell<()>>,
 }
@@ -42,6 +42,38 @@ pub struct KvPages<'a, C: CacheElement> {
     pub kv_lens: &'a [i32],
 }
 
+/// Blocks that rows see, beside their newest keys: sparse attention, in
+/// [`attend_pages`](Workspace::attend_pages).
+#[derive(Clone, Copy, Debug)]
+pub struct Selected<'a> {
+    /// Lists of ascending blocks of a row, one list after the other.
+    pub blocks: &'a [i32],
+    /// `[lists + 1]`, from where to where; a list for each row, or for each row and KV head.
+    pub starts: &'a [i32],
+    /// Keys of such a block; 0 = a block of the pages.
+    pub size: usize,
+    /// Keys that are seen without being selected.
+    pub newest: i64,
+}
+
+impl Selected<'_> {
+    fn set(&self, raw: &mut ffi::pkv_gqa_args) -> Result<()> {
+        let ends = self.starts.first() == Some(&0)
+            && self.starts.windows(2).all(|pair| pair[0] <= pair[1])
+            && self.starts.last().map(|last| *last as usize) == Some(self.blocks.len());
+        if !ends {
+            let count = self.blocks.len();
+            return refuse(format!("starts do not rise from 0 to the {} blocks", count));
+        }
+        raw.selected = self.blocks.as_ptr();
+        raw.cu_selected = self.starts.as_ptr();
+        raw.num_selected_lists = int("starts", self.starts.len() - 1)?;
+        raw.selection_size = int("size", self.size)?;
+        raw.selected_newest = self.newest;
+        Ok(())
+    }
+}
+
 /// One call of attention, of one layer.
 pub struct Gqa<'a, T: Activation> {
     pub num_heads: usize,
@@ -63,6 +95,9 @@ pub struct Gqa<'a, T: Activation> {
     /// Keys that a query sees; 0 = all.
     pub sliding_window: i64,
     pub not_causal: bool,
+    pub selected: Option<Selected<'a>>,
+    /// Trees of drafts, `[tokens]`: the number of each token's parent in its row, or -1.
+    pub parents: Option<&'a [i32]>,
     pub constants: Constants,
 }
 
@@ -155,6 +190,13 @@ impl Workspace {
         }
         raw.sliding_window = call.sliding_window;
         raw.not_causal = call.not_causal;
+        if let Some(selected) = call.selected {
+            selected.set(&mut raw)?;
+        }
+        if let Some(parents) = call.parents {
+            want_length("parents", parents.len(), Some(tokens))?;
+            raw.parents = parents.as_ptr();
+        }
         raw.constants = constants.raw()?;
         pages(&mut raw)?;
         // SAFETY: each slice has the length that the arguments say, and outlives the call; what is
@@ -195,7 +237,14 @@ impl<C: CacheElement> KvPages<'_, C> {
         raw.past.block_size = int("cells", self.cells)?;
         raw.past.k_width = int("k_width", k_width)?;
         raw.past.v_width = int("v_width", v_width)?;
-        match self.form {
+        self.form.set(raw)
+    }
+}
+
+impl Form<'_> {
+    pub(crate) fn set(self, raw: &mut ffi::pkv_gqa_args) -> Result<()> {
+        let rows = raw.batch as usize;
+        match self {
             Form::Dense => raw.form = ffi::PKV_CACHE_DENSE,
             Form::Continuous { slots } => {
                 want_length("slots", slots.len(), Some(rows))?;

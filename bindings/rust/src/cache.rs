@@ -16,6 +16,8 @@ use std::time::Duration;
 /// What one layer's slices must hold for each token.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LayerShape {
+    /// The state group that it is in, and its number among that group's layers.
+    pub states: Option<(usize, usize)>,
     pub num_heads: usize,
     pub q: usize,
     pub out: usize,
@@ -125,10 +127,7 @@ impl Cache {
             Some(raw) => raw,
             None => return refuse("the library made no cache".to_string()),
         };
-        let layers = config.layers.iter();
-        let layers = layers
-            .map(|layer| shape(&config.groups[layer.group], layer.num_heads, layer.kv_of.is_some()))
-            .collect();
+        let layers = (0..config.layers.len()).map(|layer| shape(config, layer)).collect();
         Ok(Cache { raw, dtype: config.dtype, layers, _tiers: config.tiers.clone() })
     }
 
@@ -241,9 +240,19 @@ impl Drop for Cache {
     }
 }
 
-fn shape(group: &Group, num_heads: usize, shares_kv: bool) -> LayerShape {
+fn shape(config: &Config, layer: usize) -> LayerShape {
+    let earlier = config.layers[..layer].iter();
+    let layer = &config.layers[layer];
+    let group: &Group = &config.groups[layer.group];
+    if group.is_state {
+        let nth = earlier.filter(|other| other.group == layer.group).count();
+        let states = Some((layer.group, nth));
+        return LayerShape { states, num_heads: 0, q: 0, out: 0, k: None, v: None };
+    }
+    let (num_heads, shares_kv) = (layer.num_heads, layer.kv_of.is_some());
     let v_width = if group.v_width == 0 { group.k_width } else { group.v_width };
     LayerShape {
+        states: None,
         num_heads,
         q: num_heads * group.k_width,
         out: num_heads * v_width,

@@ -148,6 +148,19 @@ pub struct Group {
     pub kept_prefix: i64,
     /// 0 = a share of the configuration's `bytes`.
     pub num_blocks: usize,
+    /// Recurrent layers, see [`Group::of_states`]: of the fields above only num_blocks is read, the
+    /// states of the group. State groups stand behind the attention groups.
+    pub is_state: bool,
+    /// What one layer keeps for one sequence.
+    pub state_bytes: usize,
+    /// With the prefix cache, states are cached at multiples of so many tokens; 0 = the least
+    /// common multiple of the block sizes.
+    pub snapshot_interval: usize,
+    /// The greatest max_rewind of a sequence.
+    pub max_rewind: usize,
+    /// Of what one sequence leaves cached, one snapshot for so many tokens stays, or in an
+    /// attention group one window; 0 = all.
+    pub segment_tokens: i64,
 }
 
 impl Default for Group {
@@ -164,11 +177,21 @@ impl Default for Group {
             sliding_window: 0,
             kept_prefix: 0,
             num_blocks: 0,
+            is_state: false,
+            state_bytes: 0,
+            snapshot_interval: 0,
+            max_rewind: 0,
+            segment_tokens: 0,
         }
     }
 }
 
 impl Group {
+    /// A state group: its layers keep state_bytes for each sequence.
+    pub fn of_states(state_bytes: usize, num_states: usize) -> Group {
+        Group { is_state: true, state_bytes, num_blocks: num_states, ..Group::default() }
+    }
+
     fn raw(&self) -> Result<ffi::pkv_group_config> {
         let mut raw = ffi::pkv_group_config::zeroed();
         raw.storage =
@@ -183,11 +206,16 @@ impl Group {
         raw.sliding_window = self.sliding_window;
         raw.kept_prefix = self.kept_prefix;
         raw.num_blocks = int("num_blocks", self.num_blocks)?;
+        raw.kind = if self.is_state { ffi::PKV_GROUP_STATE } else { ffi::PKV_GROUP_ATTENTION };
+        raw.state_bytes = self.state_bytes;
+        raw.snapshot_interval = int("snapshot_interval", self.snapshot_interval)?;
+        raw.max_rewind = int("max_rewind", self.max_rewind)?;
+        raw.segment_tokens = self.segment_tokens;
         Ok(raw)
     }
 }
 
-/// One layer of the model.
+/// One layer of the model. Of a layer in a state group only the group is read.
 #[derive(Clone, Debug, Default)]
 pub struct Layer {
     /// Index into the groups.

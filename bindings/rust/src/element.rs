@@ -49,6 +49,9 @@ pub trait CacheElement: sealed::Sealed + Copy + Send + Sync {
     const DTYPE: Dtype;
 }
 
+/// What a state may be seen as: numbers of which every pattern of bits is one.
+pub trait StateElement: sealed::Sealed + Copy + Send + Sync {}
+
 /// What queries, new keys and values, and outputs may be.
 pub trait Activation: CacheElement {}
 
@@ -62,6 +65,11 @@ macro_rules! elements {
 }
 
 elements!(f32 = F32, F16 = F16, Bf16 = Bf16, i8 = Int8, E4m3 = E4m3);
+impl sealed::Sealed for u8 {}
+impl sealed::Sealed for f64 {}
+impl StateElement for u8 {}
+impl StateElement for f64 {}
+impl<T: CacheElement> StateElement for T {}
 impl Activation for f32 {}
 impl Activation for F16 {}
 impl Activation for Bf16 {}

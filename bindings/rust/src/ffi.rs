@@ -107,6 +107,8 @@ c_constants! {
     PKV_ROTARY_INTERLEAVED = 1;
     PKV_NORM_AFTER_ROPE = 0;
     PKV_NORM_BEFORE_ROPE = 1;
+    PKV_GROUP_ATTENTION = 0;
+    PKV_GROUP_STATE = 1;
     PKV_STORAGE_PAGED = 0;
     PKV_STORAGE_CONTINUOUS = 1;
     PKV_REQUIRE_HITS = 1;
@@ -375,6 +377,17 @@ c_structs! {
         pub parents: *const i32,
     }
 
+    pub struct pkv_rank_args {
+        pub size: usize,
+        pub bounds: *const f32,
+        pub num_candidates: *const i32,
+        pub max_selected: i32,
+        pub selected: *mut i32,
+        pub cu_selected: *mut i32,
+        pub scores: *mut f32,
+        pub scores_stride: usize,
+    }
+
     pub struct pkv_seq {
         pub id: u64,
     }
@@ -553,6 +566,20 @@ c_structs! {
         pub parents: *const i32,
     }
 
+    pub struct pkv_state_view {
+        pub size: usize,
+        pub num_rows: i32,
+        pub num_tokens: i32,
+        pub cu_seqlens_q: *const i32,
+        pub reads: *const i32,
+        pub writes: *const i32,
+        pub first_layer: *mut c_void,
+        pub state_bytes: usize,
+        pub state_stride_bytes: usize,
+        pub layer_stride_bytes: usize,
+        pub parents: *const i32,
+    }
+
     pub struct pkv_layer_io {
         pub size: usize,
         pub q: *const c_void,
@@ -625,6 +652,21 @@ extern "C" {
     pub fn pkv_workspace_isa(workspace: *const pkv_workspace) -> c_int;
     pub fn pkv_workspace_num_threads(workspace: *const pkv_workspace) -> c_int;
     pub fn pkv_gqa(workspace: *mut pkv_workspace, args: *const pkv_gqa_args) -> c_int;
+    pub fn pkv_block_bounds(
+        workspace: *mut pkv_workspace,
+        keys: *const pkv_kv_view,
+        k_scale: *const f32,
+        k_scale_count: i32,
+        blocks: *const i32,
+        num_blocks: i32,
+        num_keys: i32,
+        bounds: *mut f32,
+    ) -> c_int;
+    pub fn pkv_block_rank(
+        workspace: *mut pkv_workspace,
+        args: *const pkv_gqa_args,
+        rank: *const pkv_rank_args,
+    ) -> c_int;
 
     pub fn pkv_cache_size(config: *const pkv_cache_config, sizes: *mut pkv_cache_sizes) -> c_int;
     pub fn pkv_cache_create(config: *const pkv_cache_config, cache: *mut *mut pkv_cache) -> c_int;
@@ -771,5 +813,17 @@ extern "C" {
         io: *const pkv_layer_io,
     ) -> c_int;
     pub fn pkv_step_commit(cache: *mut pkv_cache, step: pkv_step, num_keep: *const i32) -> c_int;
+    pub fn pkv_step_commit_path(
+        cache: *mut pkv_cache,
+        step: pkv_step,
+        num_keep: *const i32,
+        path: *const i32,
+    ) -> c_int;
+    pub fn pkv_step_describe_states(
+        cache: *mut pkv_cache,
+        step: pkv_step,
+        group: i32,
+        view: *mut pkv_state_view,
+    ) -> c_int;
     pub fn pkv_step_abort(cache: *mut pkv_cache, step: pkv_step) -> c_int;
 }

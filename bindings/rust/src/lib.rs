@@ -41,7 +41,19 @@
 //! };
 //! ```
 //!
-//! So does a [`Ticket`]; a [`Tier`] is shared by the caches that use it, and ends with the last.
+//! [`States`] borrow their step, so no slice over a state outlives it:
+//!
+//! ```compile_fail
+//! # fn f(mut step: pagedkv::Step<'_>) -> pagedkv::Result<()> {
+//! let states = step.states(1)?;
+//! let state = states.read::<f32>(0, 0)?;
+//! step.commit(None)?;
+//! println!("{:?}", state);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A [`Ticket`] borrows its cache too; a [`Tier`] is shared by the caches that use it, and ends with the last.
 //!
 //! A cache may be used by several threads at once, a [`Workspace`] by one at a time:
 //!
@@ -60,17 +72,21 @@ mod element;
 mod error;
 pub mod ffi;
 mod save;
+mod select;
+mod states;
 mod step;
 mod ticket;
 mod tier;
 
-pub use attention::{Form, Gqa, KvPages, Workspace};
+pub use attention::{Form, Gqa, KvPages, Selected, Workspace};
 pub use cache::{
     Admission, Cache, GroupUsage, NamespaceField, Probe, Prompt, Sequence, SequenceOptions,
 };
 pub use config::{Config, Constants, Group, Isa, Layer, Rope};
-pub use element::{Activation, Bf16, CacheElement, Dtype, E4m3, F16};
+pub use element::{Activation, Bf16, CacheElement, Dtype, E4m3, StateElement, F16};
 pub use error::{Error, Refused, Result, Shortage};
+pub use select::{KeyPages, Lists, Rank};
+pub use states::States;
 pub use step::{LayerIo, Row, Step};
 pub use ticket::{Ticket, TicketInfo, TicketState, MAX_TIERS};
 pub use tier::{DiskConfig, RedisConfig, Tier};

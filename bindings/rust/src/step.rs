@@ -4,6 +4,7 @@ use crate::cache::{Cache, Sequence};
 use crate::element::Activation;
 use crate::error::{check, int, product, refuse, want_length, Error, Refused, Result};
 use crate::ffi;
+use crate::states::States;
 use std::os::raw::c_void;
 use std::ptr::null;
 
@@ -14,12 +15,15 @@ pub struct Row<'a> {
     pub tokens: &'a [i32],
     /// What is behind placeholder ids; None = nothing.
     pub extra: Option<&'a [u64]>,
+    /// A tree of drafts: for each token the number of its parent among the row's tokens, below its
+    /// own, or -1 for one that follows the sequence; None = a chain.
+    pub parents: Option<&'a [i32]>,
 }
 
 impl<'a> Row<'a> {
     /// A row of tokens alone.
     pub fn new(sequence: &'a Sequence<'a>, tokens: &'a [i32]) -> Row<'a> {
-        Row { sequence, tokens, extra: None }
+        Row { sequence, tokens, extra: None, parents: None }
     }
 }
 
@@ -51,15 +55,23 @@ struct Packed {
     q_lens: Vec<i32>,
     tokens: Vec<i32>,
     extra: Vec<u64>,
+    parents: Vec<i32>,
 }
 
 fn pack(rows: &[Row<'_>]) -> Result<Packed> {
-    let mut packed =
-        Packed { seqs: Vec::new(), q_lens: Vec::new(), tokens: Vec::new(), extra: Vec::new() };
+    let mut packed = Packed {
+        seqs: Vec::new(),
+        q_lens: Vec::new(),
+        tokens: Vec::new(),
+        extra: Vec::new(),
+        parents: Vec::new(),
+    };
     let has_extra = rows.iter().any(|row| row.extra.is_some());
+    let has_parents = rows.iter().any(|row| row.parents.is_some());
     for row in rows {
         packed.seqs.push(row.sequence.raw());
-        packed.q_lens.push(int("tokens of a row", row.tokens.len())?);
+        let q_len = int("tokens of a row", row.tokens.len())?;
+        packed.q_lens.push(q_len);
         packed.tokens.extend_from_slice(row.tokens);
         match row.extra {
             Some(extra) => {
@@ -67,6 +79,14 @@ fn pack(rows: &[Row<'_>]) -> Result<Packed> {
                 packed.extra.extend_from_slice(extra);
             }
             None if has_extra => packed.extra.resize(packed.tokens.len(), 0),
+            None => {}
+        }
+        match row.parents {
+            Some(parents) => {
+                want_length("parents", parents.len(), Some(row.tokens.len()))?;
+                packed.parents.extend_from_slice(parents);
+            }
+            None if has_parents => packed.parents.extend(-1..q_len - 1),
             None => {}
         }
     }
@@ -89,6 +109,7 @@ impl<'c> Step<'c> {
         batch.num_required_rows = int("required", required)?;
         batch.token_ids = packed.tokens.as_ptr();
         batch.token_extra = if packed.extra.is_empty() { null() } else { packed.extra.as_ptr() };
+        batch.parents = if packed.parents.is_empty() { null() } else { packed.parents.as_ptr() };
         batch.now_ns = now_ns;
         let mut raw = ffi::pkv_step::zeroed();
         let mut shortage = ffi::pkv_shortage::zeroed();
@@ -117,6 +138,9 @@ impl<'c> Step<'c> {
             Some(shape) => *shape,
             None => return refuse(format!("layer = {}, of {}", layer, self.cache.layers.len())),
         };
+        if shape.states.is_some() {
+            return refuse(format!("layer {} keeps states, which Step::states shows", layer));
+        }
         if T::DTYPE != self.cache.dtype {
             return refuse(format!("slices of {:?}, a cache of {:?}", T::DTYPE, self.cache.dtype));
         }
@@ -149,6 +173,38 @@ impl<'c> Step<'c> {
         check(unsafe { ffi::pkv_step_commit(self.cache.raw(), self.raw, keep) })?;
         self.is_open = false;
         Ok(())
+    }
+
+    /// Ends the step and keeps of each row's tree of drafts one path: numbers of the row's tokens,
+    /// each the child of the one before. A row that is a chain keeps 0, 1, 2, ... A slice for each
+    /// row that joined. Where it is refused, the step is aborted.
+    pub fn commit_path(mut self, paths: &[&[i32]]) -> Result<()> {
+        want_length("paths", paths.len(), Some(self.num_rows))?;
+        let lens = paths.iter().map(|path| int("tokens of a path", path.len()));
+        let keep = lens.collect::<Result<Vec<i32>>>()?;
+        let path = paths.concat();
+        // SAFETY: keep has a number for each row that joined, and path as many as they add up to.
+        check(unsafe {
+            let (keep, path) = (keep.as_ptr(), path.as_ptr());
+            ffi::pkv_step_commit_path(self.cache.raw(), self.raw, keep, path)
+        })?;
+        self.is_open = false;
+        Ok(())
+    }
+
+    /// A state group's part of the step, for the caller to run its layers by. From then on the step
+    /// counts as one that has written its states: without max_rewind a row that is dropped loses
+    /// its state ([`Error::NotResident`] until it is cut to 0).
+    pub fn states(&mut self, group: usize) -> Result<States<'_>> {
+        let mut raw = ffi::pkv_state_view::zeroed();
+        raw.size = std::mem::size_of_val(&raw);
+        let number = int("group", group)?;
+        // SAFETY: the view is a value of this call.
+        check(unsafe {
+            ffi::pkv_step_describe_states(self.cache.raw(), self.raw, number, &mut raw)
+        })?;
+        // SAFETY: the library has filled it for the open step, which `States` borrows mutably.
+        Ok(unsafe { States::of(&self.cache.layers, group, raw) })
     }
 
     /// Ends the step as if it had never begun.
