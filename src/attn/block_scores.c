@@ -35,7 +35,7 @@ bool block_scores_carve(struct block_scores *s, size_t max_candidates, void *mem
     s->head = carve(&carver, width, sizeof(float));
     s->spare = carve(&carver, width, sizeof(float));
     s->slack = carve(&carver, num_heads, sizeof(float));
-    s->block = carve(&carver, num_heads, sizeof(float));
+    s->best = carve(&carver, num_heads, sizeof(float));
     s->q = carve(&carver, num_heads, s->q_stride * sizeof(float));
     s->scores = carve(&carver, max_candidates, (size_t)s->num_lists * sizeof(float));
     *bytes = carver.used;
@@ -88,56 +88,39 @@ static const float *bounds_of(const struct block_scores *s, const struct gqa_row
     return s->bounds + (row->table != NULL ? (size_t)row->table[n] : slot + (size_t)n) * floats;
 }
 
-/* Fills s->block; next is what will be read after bounds, or NULL. */
+/* Fills s->best; next is what will be read after bounds, or NULL. */
 static void bound_block(const struct block_scores *s, const float *bounds, const float *next)
 {
     const size_t width = (size_t)s->run->plan->shape.k_width;
-    const size_t group = (size_t)s->run->heads_per_kv;
-    for (size_t h = 0; h < (size_t)s->run->plan->shape.kv_heads; h++) {
-        const size_t offset = h * vector_floats(s->run);
-        const struct kernel_bound_job job = {
-            .q = s->q + h * group * s->q_stride,
-            .q_stride = s->q_stride,
-            .num_queries = (int)group,
-            .width = width,
-            .bounds = bounds + offset,
-            .next = next != NULL ? next + offset : NULL,
-            .share = (float)(width / LANES + 10) * 0x1p-23f,
-            .scores = s->block + h * group,
-        };
-        s->run->kernels->bound(&job);
-    }
-}
-
-/* The largest bound of heads [head, end) for the block. */
-static float largest(const struct block_scores *s, int32_t head, int32_t end)
-{
-    float best = -INFINITY;
-    for (int32_t h = head; h < end; h++) {
-        const float bound = s->block[h] + s->slack[h];
-        if (!isfinite(bound)) {
-            return INFINITY;
-        }
-        best = bound > best ? bound : best;
-    }
-    return best;
+    const struct kernel_bound_job job = {
+        .q = s->q,
+        .q_stride = s->q_stride,
+        .slack = s->slack,
+        .num_heads = s->run->plan->shape.kv_heads,
+        .num_queries = s->run->heads_per_kv,
+        .width = width,
+        .bounds = bounds,
+        .next = next,
+        .share = (float)(width / LANES + 10) * 0x1p-23f,
+        .best = s->best,
+    };
+    s->run->kernels->bound(&job);
 }
 
 /* One query of all heads against the row's blocks. */
 static void score_query(const struct block_scores *s, const struct gqa_row *row,
                         int32_t num_candidates, float *scores, size_t stride)
 {
-    const int32_t list_heads = s->run->layer->num_heads / s->num_lists;
+    const int32_t list_heads = s->run->plan->shape.kv_heads / s->num_lists;
     const float *bounds = bounds_of(s, row, 0, num_candidates);
     for (int32_t n = 0; n < num_candidates; n++) {
         const float *next = bounds_of(s, row, n + 1, num_candidates);
         if (bounds != NULL) {
             bound_block(s, bounds, next);
         }
-        for (int32_t i = 0; bounds != NULL && i < s->num_lists; i++) {
-            const float bound = largest(s, i * list_heads, (i + 1) * list_heads);
-            float *score = &scores[(size_t)i * stride + (size_t)n];
-            *score = bound > *score ? bound : *score;
+        for (int32_t h = 0; bounds != NULL && h < s->run->plan->shape.kv_heads; h++) {
+            float *score = &scores[(size_t)(h / list_heads) * stride + (size_t)n];
+            *score = s->best[h] > *score ? s->best[h] : *score;
         }
         bounds = next;
     }

@@ -21,7 +21,7 @@ struct block_scores {
     float *spare;  /* [k_width], of prepare_head */
     float *q;      /* [num_heads][q_stride]: what is below 0, then what is not, each padded */
     float *slack;  /* [num_heads], added to every bound of the head */
-    float *block;  /* [num_heads], bounds of one block */
+    float *best;   /* [kv_heads], of one block */
     float *scores; /* [num_lists][max_candidates], of a row */
 };
 

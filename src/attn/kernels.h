@@ -156,19 +156,23 @@ struct kernel_weighted_sum_job {
 };
 typedef void kernel_weighted_sum(const struct kernel_weighted_sum_job *job);
 
-/* scores[i] = the sum over channels c of
- *     below[i][c] * (least[c] - |least[c]| * share)
- *     + above[i][c] * (greatest[c] + |greatest[c]| * share)
+/* One block. best[h] = the largest of its scores with the queries of KV head h, +inf if one of them
+ * is not finite:
+ *     slack[h][i] + the sum over channels c of
+ *         below[h][i][c] * (least[h][c] - |least[h][c]| * share)
+ *         + above[h][i][c] * (greatest[h][c] + |greatest[h][c]| * share)
  * A query is below, then above, each padded with zeros. The same bits at every level. */
 struct kernel_bound_job {
-    const float *q; /* [num_queries][q_stride] */
+    const float *q; /* [num_heads][num_queries][q_stride] */
     size_t q_stride;
-    int num_queries;
+    const float *slack; /* [num_heads][num_queries] */
+    int num_heads;      /* KV heads */
+    int num_queries;    /* of each */
     size_t width;
-    const float *bounds; /* least [width], greatest [width] */
-    const float *next;   /* bounds that will be wanted soon, or NULL */
+    const float *bounds; /* [num_heads]: least [width], greatest [width] */
+    const float *next;   /* bounds of a block that will be wanted soon, or NULL */
     float share;
-    float *scores; /* [num_queries] */
+    float *best; /* [num_heads] */
 };
 typedef void kernel_bound(const struct kernel_bound_job *job);
 

@@ -39,56 +39,106 @@ VEC_INLINE void bound_load(const float *x, size_t first, size_t width, vf share,
     }
 }
 
-/* Lane i and lane i + 8, i + 4, i + 2, i + 1. */
-VEC_INLINE float bound_sum(const vf *sums)
+/* The sum of lanes: lane i and lane i + 8, i + 4, i + 2, i + 1. */
+VEC_INLINE void bound_sums(int num_queries, vf *sums, float *scores)
 {
-    float lanes[BOUND_LANES];
-    for (int v = 0; v < BOUND_VECS; v++) {
-        vec_store(lanes + v * VEC_LANES, sums[v]);
-    }
-    for (int half = BOUND_LANES / 2; half > 0; half /= 2) {
-        for (int i = 0; i < half; i++) {
-            lanes[i] += lanes[i + half];
+    vf lanes[BOUND_QUERIES];
+    for (int i = 0; i < num_queries; i++) {
+        vf *of_query = sums + i * BOUND_VECS;
+        for (int half = BOUND_VECS / 2; half > 0; half /= 2) {
+            for (int v = 0; v < half; v++) {
+                of_query[v] = vec_add(of_query[v], of_query[v + half]);
+            }
         }
+        lanes[i] = of_query[0];
     }
-    return lanes[0];
+    if (num_queries % 4 == 0) {
+        vec_sums(lanes, num_queries, scores);
+        return;
+    }
+    for (int i = 0; i < num_queries; i++) {
+        scores[i] = vec_sum(lanes[i]);
+    }
 }
 
-VEC_INLINE void bound_queries(int num_queries, int query, const struct kernel_bound_job *job)
+/* The KV head under way. */
+struct bound_head {
+    const float *q, *slack, *bounds;
+    const float *next; /* prefetched, unless it is NULL */
+    vf share, minus;
+};
+
+/* BOUND_LANES channels from c on; what is behind `width` counts as 0. The lines of `next` are
+ * prefetched in the order of memory, so that the processor's own prefetcher joins in. */
+VEC_INLINE void bound_chunk(const struct kernel_bound_job *job, const struct bound_head *head,
+                            int num_queries, const float *q, size_t c, size_t width, vf *sums)
 {
-    const size_t stride = job->q_stride;
-    const float *below = job->q + (size_t)query * stride;
-    const float *above = below + padded(job->width);
-    const vf share = vec_set(job->share);
-    const vf minus = vec_set(-job->share);
-    vf sums[4 * BOUND_VECS];
+    vf bound[BOUND_VECS];
+    if (head->next != NULL) {
+        vec_prefetch(head->next + 2 * c);
+        if (c + BOUND_LANES <= width) {
+            vec_prefetch(head->next + 2 * c + BOUND_LANES);
+        }
+    }
+    bound_load(head->bounds, c, width, head->minus, bound);
+    bound_terms(num_queries, q, job->q_stride, c, bound, sums);
+    bound_load(head->bounds + job->width, c, width, head->share, bound);
+    bound_terms(num_queries, q + padded(job->width), job->q_stride, c, bound, sums);
+}
+
+/* The best of `best` and the scores of queries from `query` on; +inf where one is not finite. */
+VEC_INLINE float bound_queries(const struct kernel_bound_job *job, const struct bound_head *head,
+                               int num_queries, int query, float best)
+{
+    const float *q = head->q + (size_t)query * job->q_stride;
+    vf sums[BOUND_QUERIES * BOUND_VECS];
+    float scores[BOUND_QUERIES];
     for (int n = 0; n < num_queries * BOUND_VECS; n++) {
         sums[n] = vec_set(0.0f);
     }
-    for (size_t c = 0; c < job->width; c += BOUND_LANES) {
-        vf bound[BOUND_VECS];
-        if (job->next != NULL) {
-            vec_prefetch(job->next + c);
-            vec_prefetch(job->next + job->width + c);
-        }
-        bound_load(job->bounds, c, job->width, minus, bound);
-        bound_terms(num_queries, below, stride, c, bound, sums);
-        bound_load(job->bounds + job->width, c, job->width, share, bound);
-        bound_terms(num_queries, above, stride, c, bound, sums);
+    size_t c = 0;
+    for (; c + BOUND_LANES <= job->width; c += BOUND_LANES) {
+        bound_chunk(job, head, num_queries, q, c, c + BOUND_LANES, sums);
     }
+    if (c < job->width) {
+        bound_chunk(job, head, num_queries, q, c, job->width, sums);
+    }
+    bound_sums(num_queries, sums, scores);
     for (int i = 0; i < num_queries; i++) {
-        job->scores[query + i] = bound_sum(sums + i * BOUND_VECS);
+        const float score = scores[i] + head->slack[query + i];
+        const float finite = fabsf(score) < INFINITY ? score : INFINITY;
+        best = finite > best ? finite : best;
     }
+    return best;
 }
 
 static void bound(const struct kernel_bound_job *job)
 {
-    int query = 0;
-    for (; query + BOUND_QUERIES <= job->num_queries; query += BOUND_QUERIES) {
-        bound_queries(BOUND_QUERIES, query, job);
-    }
-    for (; query < job->num_queries; query++) {
-        bound_queries(1, query, job);
+    const size_t stride = (size_t)job->num_queries;
+    struct bound_head head = {
+        .q = job->q,
+        .slack = job->slack,
+        .bounds = job->bounds,
+        .next = job->next,
+        .share = vec_set(job->share),
+        .minus = vec_set(-job->share),
+    };
+    for (int h = 0; h < job->num_heads; h++) {
+        float best = -INFINITY;
+        int query = 0;
+        for (; query + BOUND_QUERIES <= job->num_queries; query += BOUND_QUERIES) {
+            best = bound_queries(job, &head, BOUND_QUERIES, query, best);
+            head.next = NULL;
+        }
+        for (; query < job->num_queries; query++) {
+            best = bound_queries(job, &head, 1, query, best);
+            head.next = NULL;
+        }
+        job->best[h] = best;
+        head.q += stride * job->q_stride;
+        head.slack += stride;
+        head.bounds += 2 * job->width;
+        head.next = job->next != NULL ? job->next + (size_t)(h + 1) * 2 * job->width : NULL;
     }
 }
 
