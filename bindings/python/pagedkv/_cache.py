@@ -635,8 +635,9 @@ class Sequence:
             check(lib.pkv_seq_truncate(pointer, self._handle, arrays.count("length", length)))
 
     def swap_out(self) -> None:
-        """Moves its keys and values to swap memory (CacheConfig.swap_bytes) and releases its
-        blocks. NoBlocks and NeverFits, when the swap memory is full, carry a shortage in units."""
+        """Moves its keys, values and states to swap memory (CacheConfig.swap_bytes) and releases
+        its blocks. NoBlocks and NeverFits, when the swap memory is full, carry a shortage in
+        units."""
         self._swap(lib.pkv_seq_swap_out)
 
     def swap_in(self) -> None:

@@ -195,6 +195,22 @@ class Hybrid(Case):
         self.server.texts[seq.id] = words(7, 6)[:cached]
         self.server.append((seq, words(7, 6)[cached:]))
 
+    def test_a_swapped_sequence_brings_its_states_back(self):
+        with make(swap_bytes=1 << 16) as cache:
+            server = Server(self, cache)
+            seq, _ = server.start(words(8, 13), max_rewind=3)
+            server.append((seq, words(8, 13)))
+            server.append((seq, [1, 2]))
+            seq.swap_out()
+            self.assertEqual(cache.usage(STATES).held, 0)
+            other, _ = server.start(words(9, 20))
+            server.append((other, words(9, 20)))
+            seq.swap_in()
+            seq.truncate(14)
+            server.texts[seq.id] = server.texts[seq.id][:14]
+            server.append((seq, [7]), (other, [3]))
+            self.assertEqual(cache.check(), [])
+
     def test_random_requests(self):
         rng, seqs = random.Random(3), []
         for _ in range(60):

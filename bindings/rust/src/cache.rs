@@ -405,7 +405,8 @@ impl<'c> Sequence<'c> {
         check(unsafe { ffi::pkv_seq_truncate(self.cache.raw(), self.raw, length) })
     }
 
-    /// Moves its keys and values to swap memory (`Config::swap_bytes`) and releases its blocks.
+    /// Moves its keys, values and states to swap memory (`Config::swap_bytes`) and releases its
+    /// blocks.
     pub fn swap_out(&self) -> std::result::Result<(), Refused> {
         self.swap(ffi::pkv_seq_swap_out)
     }

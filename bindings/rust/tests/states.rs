@@ -201,6 +201,22 @@ fn a_rewind_finds_the_state_of_its_length() {
 }
 
 #[test]
+fn a_swapped_sequence_brings_its_states_back() {
+    let cache = Cache::new(&Config { swap_bytes: 1 << 16, ..config() }).unwrap();
+    let (sequence, mut text, _) = start(&cache, &words(11, 13), 3);
+    append(&cache, &sequence, &mut text, &[1, 2]);
+    sequence.swap_out().unwrap();
+    assert_eq!(cache.usage(STATES).unwrap().held, 0);
+    let (other, mut other_text, _) = start(&cache, &words(12, 20), 0);
+    sequence.swap_in().unwrap();
+    sequence.truncate(14).unwrap();
+    text.truncate(14);
+    append(&cache, &sequence, &mut text, &[7]);
+    append(&cache, &other, &mut other_text, &[3]);
+    assert_eq!(cache.check(), 0);
+}
+
+#[test]
 fn a_path_of_a_tree_is_kept() {
     let cache = Cache::new(&config()).unwrap();
     let (sequence, mut text, _) = start(&cache, &words(5, 6), 4);
