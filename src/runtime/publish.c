@@ -72,10 +72,25 @@ void publish_adopt(pkv_cache *cache, int32_t seq, int32_t num_blocks, int32_t nu
 }
 
 /* A block that another holder keeps does not become free for the one that is held instead. */
-static bool may_merge(const struct group *group, int32_t own)
+static bool may_merge(const struct group *group, int32_t own, int32_t canonical)
 {
     return pkv_pool_ref_count(group->blocks.pool, own) == 1 ||
-           seq_table_num_spare(&group->tables) > 0;
+           !block_costs_spare(&group->blocks, canonical) || seq_table_num_spare(&group->tables) > 0;
+}
+
+/* Makes the sequence's own block that of the node, and returns the node's then. A free one that may
+ * not be merged with makes room: it would be evicted before what goes on from it, which is held. */
+static int32_t attach_own(struct group *group, int32_t own, struct prefix_ref node)
+{
+    struct prefix_index *index = group->blocks.context->index;
+    const int32_t canonical = prefix_index_attach(index, node, group->index, own);
+    if (canonical == NO_BLOCK || canonical == own || may_merge(group, own, canonical) ||
+        pkv_pool_ref_count(group->blocks.pool, canonical) > 0) {
+        return canonical;
+    }
+    block_uncache(&group->blocks, canonical);
+    block_scrub_uncached(&group->blocks, canonical, 1);
+    return prefix_index_attach(index, node, group->index, own);
 }
 
 /* The entry of one table that ends with node i of a prefix, if one does, and that node become one.
@@ -89,14 +104,14 @@ static void publish_entry(pkv_cache *cache, struct group *group, int32_t seq, in
     if (own == NO_BLOCK || prefix_index_node_of(index, group->index, own).index != PREFIX_NONE) {
         return; /* none ends here; out of the window; or published by a sequence that shares it */
     }
-    const int32_t canonical = prefix_index_attach(index, node, group->index, own);
+    const int32_t canonical = attach_own(group, own, node);
     if (canonical == own) {
         block_freeze(&group->blocks, own);
         cache->counters.stored_blocks++;
         if (!cache->config.no_write_behind) {
             offload_store(&cache->offload, node, group->index, own);
         }
-    } else if (canonical != NO_BLOCK && may_merge(group, own)) {
+    } else if (canonical != NO_BLOCK && may_merge(group, own, canonical)) {
         const bool slides = seq_table_slides(&group->tables.at[seq]);
         block_adopt(&group->blocks, canonical, slides);
         seq_table_put(&group->tables, seq, entry, canonical);

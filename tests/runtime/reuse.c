@@ -5,8 +5,9 @@
 #include <string.h>
 
 #include "reuse_case.h"
+#include "reuse_oracle.h"
 
-static struct prefix_seq a, b, d;
+static struct prefix_seq a, b, d, e;
 
 /* D6: the last token of a prompt is never adopted, for it has to be computed. */
 static void hit_ends_before_the_last_token(void)
@@ -444,6 +445,44 @@ static void fork_shares_and_goes_its_own_way(void)
     case_close(&c);
 }
 
+/* D8: a fork shares an uncached block that another sequence has published, with no spare block to
+ * change it for. What goes on from it is not left behind when free blocks are evicted. */
+static void a_block_shared_by_a_fork_is_cached_before_what_follows(void)
+{
+    const struct pkv_seq_options rewinds = {.size = sizeof rewinds, .max_rewind = 4};
+    for (int32_t ends_early = 0; ends_early < 2; ends_early++) {
+        struct runtime_case c;
+        prefix_open(&c, 9 - ends_early);
+        ASSERT_STATUS(PKV_OK, prefix_create(&c, &a, 0, &rewinds));
+        ASSERT_STATUS(PKV_OK, prefix_admit(&c, &a, 8, 8, NULL));
+        prefix_append(&c, &a, 8);
+        ASSERT_STATUS(PKV_OK, case_fork(&c, &a.seq, 8, &d.seq));
+        ASSERT_STATUS(PKV_OK, prefix_create(&c, &b, 0, NULL));
+        prefix_append(&c, &b, 8);
+        if (ends_early) {
+            prefix_destroy(&c, &b);
+        }
+        ASSERT_STATUS(PKV_OK, prefix_create(&c, &e, 1000, NULL));
+        ASSERT_STATUS(PKV_OK, prefix_admit(&c, &e, 16, 0, NULL));
+        prefix_append(&c, &a, 4);
+        prefix_append(&c, &a, 4);
+        if (!ends_early) {
+            prefix_destroy(&c, &b);
+        }
+        CU_ASSERT_EQUAL(case_taken(&c, 0), ends_early ? 4 : 5); /* what b has published stays */
+        prefix_append(&c, &e, 16);
+        reuse_check_chains(&c, false);
+        ASSERT_STATUS(PKV_OK, prefix_create(&c, &b, 0, NULL));
+        CU_ASSERT_EQUAL(prefix_hit(&c, &b, 20), 12);
+        CU_ASSERT_EQUAL(case_check(&c), 0);
+        prefix_destroy(&c, &a);
+        prefix_destroy(&c, &e);
+        ASSERT_STATUS(PKV_OK, pkv_seq_destroy(c.cache, d.seq.handle));
+        prefix_destroy(&c, &b);
+        case_close(&c);
+    }
+}
+
 /* An undone row is the writer of its block again, but not of a block that a row before it
  * has published: what is cached is written by nobody. */
 static void an_undone_row_does_not_write_what_another_published(void)
@@ -511,6 +550,7 @@ static const struct test_case cases[] = {
     TEST(rejected_drafts_are_never_found),
     TEST(no_publish_finds_and_is_not_found),
     TEST(fork_shares_and_goes_its_own_way),
+    TEST(a_block_shared_by_a_fork_is_cached_before_what_follows),
     TEST(an_undone_row_does_not_write_what_another_published),
     TEST(used_cells_are_counted),
     TEST_END,
