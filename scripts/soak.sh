@@ -27,6 +27,8 @@ run() {
 
 run "the whole surface with a prefix cache, $PKV_TEST_OPS operations" \
     "$BUILD/tests/unit" runtime_reuse_model
+run "state groups, two block sizes and trees, $PKV_TEST_OPS operations" \
+    "$BUILD/tests/unit" runtime_states_model
 run "promises of admission, a tenth as many operations" "$BUILD/tests/unit" runtime_promise
 run "request life from many threads, $PKV_STRESS_SECONDS s" "$BUILD/tests/stress"
 run "random calls, $PKV_FUZZ_SECONDS s" "$BUILD/tests/fuzz"

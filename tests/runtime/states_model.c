@@ -4,7 +4,8 @@
  * from the text of its sequence alone (states_case.h), so each step checks hits, forks, rewinds,
  * trees, swapping and evictions at once; freed states are poisoned. A sequence that was admitted,
  * and of which no fork was made, always finds its blocks, before it was swapped out and after it
- * has come back. */
+ * has come back. PKV_TEST_SEED replays a run, PKV_TEST_OPS makes it longer. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,7 @@
 #define NUM_SEQS 6
 #define RESERVED 40
 #define MAX_TREE 5
+#define OPS_PER_ROUND 3000
 
 struct model_seq {
     struct state_seq seq;
@@ -259,13 +261,14 @@ static void act(struct model *m)
     }
 }
 
-static int32_t num_ops(void)
+static int64_t num_rounds(void)
 {
     const char *text = getenv("PKV_TEST_OPS");
-    return text != NULL ? atoi(text) / 8 : 3000;
+    return text != NULL ? strtoll(text, NULL, 10) / OPS_PER_ROUND + 1 : 8;
 }
 
-static void run_model(struct model *m, uint64_t seed)
+/* A round with a configuration of its own; false when it failed. */
+static bool run_model(struct model *m, uint64_t seed)
 {
     memset(m, 0, sizeof *m);
     m->random = (struct test_random){.state = seed};
@@ -290,13 +293,21 @@ static void run_model(struct model *m, uint64_t seed)
     m->c.config.prefix_cache = between(m, 0, 5) > 0;
     m->c.config.swap_bytes = (size_t)between(m, 1, 8) << 13;
     case_open(&m->c);
-    for (int32_t i = 0; i < num_ops(); i++) {
+    const unsigned failures = CU_get_number_of_failures();
+    for (int32_t i = 0; i < OPS_PER_ROUND; i++) {
         act(m);
         if (i % 16 == 0) {
             CU_ASSERT_EQUAL(case_check(&m->c), 0);
         }
+        if (CU_get_number_of_failures() != failures) {
+            printf("\n    call %d, seed %llu (suite seed %llu)\n", (int)i, (unsigned long long)seed,
+                   (unsigned long long)test_seed());
+            ASSERT_STATUS(PKV_OK, pkv_cache_destroy(m->c.cache, true));
+            return false;
+        }
     }
     case_close(&m->c);
+    return true;
 }
 
 static void random_calls_never_read_a_wrong_state(void)
@@ -307,8 +318,10 @@ static void random_calls_never_read_a_wrong_state(void)
     int64_t num_lost = 0;
     int64_t num_refused = 0;
     int64_t num_swapped = 0;
-    for (uint64_t seed = 1; seed <= 8; seed++) {
-        run_model(&model, seed);
+    for (int64_t round = 0; round < num_rounds(); round++) {
+        if (!run_model(&model, test_seed() + (uint64_t)round)) {
+            return;
+        }
         num_hits += model.num_hits;
         num_trees += model.num_trees;
         num_lost += model.num_lost;
