@@ -56,8 +56,9 @@ void disk_case_run(const struct disk_case *disk, const char *command)
     char line[1024];
     const char *place = strstr(command, "PATH");
     const int before = place != NULL ? (int)(place - command) : (int)strlen(command);
-    snprintf(line, sizeof line, "%.*s%s%s", before, command, place != NULL ? disk->path : "",
-             place != NULL ? place + 4 : "");
+    const char *quote = place != NULL ? "'" : "";
+    snprintf(line, sizeof line, "%.*s%s%s%s%s", before, command, quote,
+             place != NULL ? disk->path : "", quote, place != NULL ? place + 4 : "");
     CU_ASSERT_EQUAL(system(line), 0);
 }
 
