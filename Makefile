@@ -61,7 +61,7 @@ include mk/hiredis.mk
 libs      = $(jemalloc) $(hiredis) -lm -lpthread $(LDLIBS)
 
 # --- flags of single files. A row for each kernels_<name>.c: machines that have it, its flags.
-machine  := $(if $(filter scalar,$(VARIANT)),none,$(shell $(CC) -dumpmachine))
+machine  := $(if $(filter scalar,$(VARIANT)),none,$(shell $(CC) -dumpmachine 2>/dev/null))
 fast     := $(if $(filter release scalar,$(VARIANT)),-O3)
 kernels   = $(if $(filter $(2),$(machine)),$(eval isas += $(1)) \
                 $(eval $(OBJ)/src/attn/kernels_$(1).o: local = $(fast) $(3)))
