@@ -13,17 +13,18 @@
  *
  * What is saved. The options of the sequence, its namespace fields, the ids and extras of its
  * tokens, and the keys and values of every committed cell that it holds, in all groups: paged and
- * continuous ones, windows with their holes. Cells that no token was committed to never leave the
- * process. Of an admitted prompt only what is computed; what admission promised is not saved.
+ * continuous ones, windows with their holes; of a state group its states, at every length that it
+ * has one of, but no snapshots of shorter lengths. Cells that no token was committed to never leave
+ * the process. Of an admitted prompt only what is computed; what admission promised is not saved.
  * Tokens and namespaces are known only with the prefix cache: without it a file has none.
  *
- * What a file says of itself: geometry of all groups, dtypes, block sizes, windows, a fingerprint
- * (of config.fingerprint among others, which is read without the prefix cache too), and hashes of
- * what keys and values go through before they are stored: k_scale and v_scale, the rows of the
- * cos/sin tables that the tokens used, the norm weights of keys. A cache that differs in any of
- * these refuses the file. Numbers of blocks, sequences and threads may differ, and so may
- * max_seq_len, unless a group is continuous or its window is longer. docs/format.md describes the
- * file byte by byte.
+ * What a file says of itself: geometry of all groups, dtypes, block sizes, windows, the bytes of
+ * states, a fingerprint (of config.fingerprint among others, which is read without the prefix cache
+ * too), and hashes of what keys and values go through before they are stored: k_scale and v_scale,
+ * the rows of the cos/sin tables that the tokens used, the norm weights of keys. A cache that
+ * differs in any of these refuses the file. Numbers of blocks, sequences and threads, and the
+ * intervals of snapshots, may differ, and so may max_seq_len, unless a group is continuous or its
+ * window is longer. docs/format.md describes the file byte by byte.
  *
  * Loading. Everything is verified before a block is taken: each byte of a file is under a checksum,
  * no length is believed beyond what was read, and what no cache would have written is refused even
@@ -86,12 +87,13 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_seq_save(pkv_cache *cache, pkv_seq seq
                                                    const struct pkv_writer *writer);
 
 /* Makes a sequence of what pkv_seq_save has written, with the same options, tokens and length. It
- * was promised nothing, like one that runs without admission. It needs free blocks for all that it
- * holds, and as an admission leaves config.watermark_blocks, keeps to quotas and takes nothing that
- * was promised to others.
+ * was promised nothing, like one that runs without admission. It needs free blocks and states for
+ * all that it holds, and as an admission leaves config.watermark_blocks, keeps to quotas and takes
+ * nothing that was promised to others.
  *
  * With the prefix cache, and unless the sequence has no_publish, its full blocks are indexed, as if
- * they had just been computed: a prompt that begins with the same tokens hits them. Where equal
+ * they had just been computed: a prompt that begins with the same tokens hits them,
+ * in a cache with state groups where the sequence has a state that is a snapshot. Where equal
  * blocks are cached already, the sequence takes these and gives its own back. max_tokens and
  * max_rewind above this cache's max_seq_len count as that.
  *
@@ -102,7 +104,8 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_seq_save(pkv_cache *cache, pkv_seq seq
  * when a check fails, and the last error names the section and the offset; PKV_UNSUPPORTED for a
  * later version of the format, a section that this version needs to know and does not, or another
  * byte order; PKV_INVALID_ARGUMENT for another cache's file, and the last error names the first
- * number that differs, or for one without tokens where this cache has the prefix cache;
+ * number that differs, for a max_rewind above that of a state group, or for one without tokens
+ * where this cache has the prefix cache;
  * PKV_NO_BLOCKS when there is no room now, which includes max_seqs and max_namespaces,
  * PKV_NEVER_FITS when there never is; PKV_BUSY on a closed cache; PKV_NO_MEMORY. Any thread;
  * O(bytes), and O(blocks) under the mutex. */

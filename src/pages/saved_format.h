@@ -36,7 +36,7 @@ enum saved_kind {
     SAVED_TOKENS = 5,
     SAVED_EXTRA = 6,
     SAVED_PAYLOAD = 7, /* index: the group */
-    SAVED_STATE = 8    /* snapshots of recurrent layers: not written yet */
+    SAVED_STATE = 8    /* index: the group */
 };
 
 /* A reader that does not know a needed kind refuses the file; it skips others. */

@@ -39,7 +39,8 @@
  *   label           the label of its metrics
  *   seq_life        a sequence is claimed and released with all that it holds
  *   admission       what admission and its dry run, the probe, both decide
- *   save_geometry, save_options, save_payload: what a saved file says of cache and sequence
+ *   save_geometry, save_options, save_payload, save_states: what a saved file says of cache and
+ *                   sequence
  *   load_plan       a saved file, read and verified
  *   transfer, gather, prefetch, tier_poll: what workers do without the mutex, what they do next,
  *                   how that takes effect
@@ -161,15 +162,6 @@ static inline enum pkv_status cache_check_reuse(const pkv_cache *cache)
     return cache_has_reuse(cache)
                ? PKV_OK
                : refuse(PKV_UNSUPPORTED, "the cache was created without prefix_cache");
-}
-
-/* PKV_UNSUPPORTED for a cache with states, which are not saved. Likewise. */
-static inline enum pkv_status cache_check_no_states(const pkv_cache *cache)
-{
-    return cache->num_states == 0
-               ? PKV_OK
-               : refuse(PKV_UNSUPPORTED, "sequences with states (group %d) are not saved",
-                        cache->config.num_groups);
 }
 
 /* PKV_INVALID_ARGUMENT for no cache, PKV_UNSUPPORTED for one without tiers. Likewise. */

@@ -14,8 +14,28 @@
 #include "runtime/admission.h"
 #include "runtime/load_plan.h"
 #include "runtime/publish.h"
+#include "runtime/save_states.h"
 #include "runtime/seq_life.h"
 #include "runtime/shortage.h"
+
+static enum pkv_status judge_states(const pkv_cache *cache, const struct state_group *states,
+                                    const struct load_states *of, enum pkv_status before,
+                                    struct pkv_shortage *shortage)
+{
+    const struct shortage_demand demand = {
+        .row = SHORTAGE_NO_ROW,
+        .group = states->index,
+        .total = of->count,
+        .more = of->count,
+        .limit = admission_limit(cache, states->index),
+        .available = admission_available(cache, states->index),
+    };
+    const enum pkv_status status = shortage_judge(before, &demand, shortage);
+    if (status != before) {
+        shortage->evictable = min_i32(block_num_cached(&states->blocks), (int32_t)demand.available);
+    }
+    return status;
+}
 
 /* Blocks of all groups together, and the verdict on them. The mutex is held. */
 static enum pkv_status judge(const pkv_cache *cache, const struct load_plan *plan,
@@ -46,6 +66,9 @@ static enum pkv_status judge(const pkv_cache *cache, const struct load_plan *pla
         }
         num_blocks += wanted;
     }
+    for (int32_t s = 0; s < cache->num_states; s++) {
+        status = judge_states(cache, &cache->states[s], &plan->states[s], status, shortage);
+    }
     status = quota_judge(status, &quota, SHORTAGE_NO_ROW, num_blocks, num_blocks, shortage);
     return status == PKV_OK ? PKV_OK : shortage_refuse(&cache->config, status, shortage);
 }
@@ -71,6 +94,10 @@ static enum pkv_status take(pkv_cache *cache, struct load_plan *plan, int32_t *i
             const struct payload_extent *extent = &plan->groups[g].extent;
             seq_table_restore(&group->tables, *index, extent->hole_end, extent->end);
         }
+    }
+    for (int32_t s = 0; s < cache->num_states; s++) {
+        state_list_restore(&cache->states[s], *index, plan->states[s].lengths,
+                           plan->states[s].count);
     }
     cache->seqs.at[*index].length = plan->prototype.length;
     quota_settle(cache, *index);
@@ -128,6 +155,21 @@ static enum pkv_status fill_group(pkv_cache *cache, const struct load_plan *plan
     return fill.status == PKV_OK ? saved_fetch_end(&fill.fetch) : fill.status;
 }
 
+static enum pkv_status fill_states(const struct state_group *states, const struct load_states *of,
+                                   const struct saved_source *source, int32_t index)
+{
+    struct fill fill = {.status = PKV_OK};
+    uint64_t length; /* of the plan */
+    saved_fetch_begin(&fill.fetch, source, &of->section);
+    for (int32_t i = 0; fill.status == PKV_OK && i < of->count; i++) {
+        fill.status = saved_fetch(&fill.fetch, &length, sizeof length);
+    }
+    if (fill.status == PKV_OK) {
+        (void)save_states_visit(states, index, fetch_piece, &fill);
+    }
+    return fill.status == PKV_OK ? saved_fetch_end(&fill.fetch) : fill.status;
+}
+
 /* The second pass. The sequence is hidden, so its rows and blocks are this thread's. */
 static enum pkv_status fill(pkv_cache *cache, const struct load_plan *plan,
                             const struct saved_source *source, int32_t index)
@@ -135,6 +177,9 @@ static enum pkv_status fill(pkv_cache *cache, const struct load_plan *plan,
     enum pkv_status status = fill_tokens(cache, plan, source, index);
     for (int32_t g = 0; status == PKV_OK && g < cache->config.num_groups; g++) {
         status = fill_group(cache, plan, source, index, g);
+    }
+    for (int32_t s = 0; status == PKV_OK && s < cache->num_states; s++) {
+        status = fill_states(&cache->states[s], &plan->states[s], source, index);
     }
     return status;
 }
@@ -186,8 +231,7 @@ static enum pkv_status check_call(const pkv_cache *cache, const pkv_seq *seq,
     if (cache == NULL || seq == NULL) {
         return INVALID("%s is NULL", cache == NULL ? "cache" : "seq");
     }
-    const enum pkv_status status = cache_check_no_states(cache);
-    return status == PKV_OK ? shortage_check(shortage) : status;
+    return shortage_check(shortage);
 }
 
 static void report_shortage(enum pkv_status status, const struct pkv_shortage *found,

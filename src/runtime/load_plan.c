@@ -6,9 +6,12 @@
  * one needs it, or at the end. */
 #include "runtime/load_plan.h"
 
+#include <string.h>
+
 #include "base/little_endian.h"
 #include "base/minmax.h"
 #include "base/window.h"
+#include "runtime/save_states.h"
 #include "runtime/shortage.h"
 
 #define BLOCKS_WORDS 3
@@ -22,6 +25,7 @@ struct scan {
     struct pkv_shortage *shortage;
     uint32_t seen; /* a bit for each known kind */
     int32_t num_payloads;
+    int32_t num_states; /* sections of states */
 };
 
 static bool has_seen(const struct scan *scan, uint32_t kind)
@@ -183,6 +187,77 @@ static enum pkv_status skim_payload(struct scan *scan, struct saved_section *sec
     return status;
 }
 
+/* Beyond how many bytes of a section nothing is kept. */
+struct beginning {
+    unsigned char *to;
+    size_t num_left;
+};
+
+static void keep(void *context, const unsigned char *bytes, size_t n)
+{
+    struct beginning *kept = context;
+    const size_t taken = n < kept->num_left ? n : kept->num_left;
+    if (taken > 0) {
+        memcpy(kept->to, bytes, taken);
+        kept->to += taken;
+        kept->num_left -= taken;
+    }
+}
+
+/* Reads the lengths that a section of states begins with, as bytes. */
+static enum pkv_status take_lengths(struct scan *scan, struct saved_section *section,
+                                    struct load_states *of, unsigned char *bytes)
+{
+    const struct seq *seq = &scan->plan->prototype;
+    struct beginning kept = {bytes, (size_t)of->count * sizeof(uint64_t)};
+    const enum pkv_status status = saved_skim(&scan->reader, section, keep, &kept);
+    uint64_t before = seq->length > seq->max_rewind ? (uint64_t)(seq->length - seq->max_rewind) : 1;
+    for (int32_t i = 0; status == PKV_OK && i < of->count; i++) {
+        const uint64_t length = get_u64(bytes + (size_t)i * sizeof length);
+        if (length < before || length > (uint64_t)seq->length) {
+            return refuse_section(section, "no sequence has states of such lengths");
+        }
+        of->lengths[i] = (int32_t)length;
+        before = length + 1;
+    }
+    return status;
+}
+
+static enum pkv_status skim_states(struct scan *scan, struct saved_section *section)
+{
+    const pkv_cache *cache = scan->plan->cache;
+    const struct pkv_hooks *hooks = &cache->mem.routed;
+    const int32_t s = scan->num_states;
+    uint64_t bytes = 0;
+    if (scan->num_payloads < cache->config.num_groups || s >= cache->num_states ||
+        section->index != (uint32_t)cache->states[s].index) {
+        return refuse_section(section, "not the next group's");
+    }
+    struct load_states *of = &scan->plan->states[s];
+    if (!save_states_bytes(&cache->states[s], &bytes) || section->length % bytes != 0 ||
+        section->length / bytes > (uint64_t)scan->plan->prototype.max_rewind + 1) {
+        return refuse_section(section, "a length that is not that of its states");
+    }
+    enum pkv_status status = PKV_OK;
+    const int32_t count = (int32_t)(section->length / bytes);
+    if (count == 0) {
+        status = saved_skim(&scan->reader, section, NULL, NULL);
+    } else {
+        of->lengths = hooks_alloc_array(hooks, (size_t)count, sizeof *of->lengths);
+        unsigned char *words = hooks_alloc_array(hooks, (size_t)count, sizeof(uint64_t));
+        of->count = of->lengths != NULL ? count : 0;
+        status = of->lengths != NULL && words != NULL
+                     ? take_lengths(scan, section, of, words)
+                     : refuse(PKV_NO_MEMORY, "no memory for the lengths of %d states", count);
+        if (words != NULL) {
+            hooks_free_array(hooks, words, (size_t)count, sizeof(uint64_t));
+        }
+    }
+    scan->num_states++;
+    of->section = *section;
+    return status;
+}
+
 static enum pkv_status read_section(struct scan *scan, struct saved_section *section)
 {
     switch (section->kind) {
@@ -194,6 +269,9 @@ static enum pkv_status read_section(struct scan *scan, struct saved_section *sec
     case SAVED_EXTRA: return skim_tokens(scan, section, sizeof(uint64_t), &scan->plan->extra);
     case SAVED_PAYLOAD: return skim_payload(scan, section);
     default: break;
+    }
+    if (section->kind == SAVED_STATE && scan->plan->cache->num_states > 0) {
+        return skim_states(scan, section);
     }
     if ((section->flags & SAVED_NEEDED) != 0) {
         return refuse(PKV_UNSUPPORTED,
@@ -209,7 +287,8 @@ static enum pkv_status read_section(struct scan *scan, struct saved_section *sec
 static enum pkv_status check_complete(const struct scan *scan)
 {
     const struct load_plan *plan = scan->plan;
-    if (!has_seen(scan, SAVED_BLOCKS) || scan->num_payloads < plan->cache->config.num_groups) {
+    if (!has_seen(scan, SAVED_BLOCKS) || scan->num_payloads < plan->cache->config.num_groups ||
+        scan->num_states < plan->cache->num_states) {
         return refuse(PKV_CORRUPT, "end at offset %llu: sections are missing",
                       (unsigned long long)scan->reader.at);
     }
@@ -250,8 +329,13 @@ enum pkv_status load_plan_make(struct load_plan *plan, pkv_cache *cache,
     struct scan scan = {.plan = plan, .shortage = shortage};
     *plan = (struct load_plan){.cache = cache};
     plan->groups = hooks_alloc_array(hooks, (size_t)cache->config.num_groups, sizeof *plan->groups);
+    const size_t num_states = (size_t)cache->num_states;
+    if (num_states > 0) {
+        plan->states = hooks_alloc_array(hooks, num_states, sizeof *plan->states);
+    }
     unsigned char *buffer = hooks_alloc_array(hooks, 1, SAVED_BUFFER_BYTES);
-    const bool has_memory = plan->groups != NULL && buffer != NULL;
+    const bool has_memory =
+        plan->groups != NULL && buffer != NULL && (plan->states != NULL || num_states == 0);
     const enum pkv_status status = has_memory ? scan_all(&scan, source, buffer)
                                               : refuse(PKV_NO_MEMORY, "no memory for a buffer");
     if (buffer != NULL) {
@@ -261,8 +345,23 @@ enum pkv_status load_plan_make(struct load_plan *plan, pkv_cache *cache,
     return status;
 }
 
+static void free_states(struct load_plan *plan)
+{
+    const struct pkv_hooks *hooks = &plan->cache->mem.routed;
+    for (int32_t s = 0; s < plan->cache->num_states; s++) {
+        const struct load_states *of = &plan->states[s];
+        if (of->lengths != NULL) {
+            hooks_free_array(hooks, of->lengths, (size_t)of->count, sizeof *of->lengths);
+        }
+    }
+    hooks_free_array(hooks, plan->states, (size_t)plan->cache->num_states, sizeof *plan->states);
+}
+
 void load_plan_free(struct load_plan *plan)
 {
+    if (plan->states != NULL) {
+        free_states(plan);
+    }
     if (plan->groups != NULL) {
         hooks_free_array(&plan->cache->mem.routed, plan->groups,
                          (size_t)plan->cache->config.num_groups, sizeof *plan->groups);

@@ -17,6 +17,13 @@ struct load_group {
     struct saved_section payload;
 };
 
+/* The states of one state group: the lengths of the tokens before each. */
+struct load_states {
+    int32_t count;
+    int32_t *lengths; /* [count] */
+    struct saved_section section;
+};
+
 /* fields point into options, so a plan does not move. */
 struct load_plan {
     pkv_cache *cache;
@@ -25,7 +32,8 @@ struct load_plan {
     struct namespace_fields fields;
     struct saved_section tokens; /* kind 0: there are none */
     struct saved_section extra;
-    struct load_group *groups; /* [num_groups] */
+    struct load_group *groups;  /* [num_groups] */
+    struct load_states *states; /* [num_states] */
 };
 
 /* Needs no mutex. PKV_CORRUPT, PKV_IO, PKV_UNSUPPORTED, PKV_INVALID_ARGUMENT, PKV_NO_MEMORY;

@@ -6,6 +6,7 @@
  * their lengths, which the header tells, and once to write them. */
 #include "pagedkv/save.h"
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/little_endian.h"
 #include "base/sized.h"
@@ -16,6 +17,7 @@
 #include "runtime/save_geometry.h"
 #include "runtime/save_options.h"
 #include "runtime/save_payload.h"
+#include "runtime/save_states.h"
 #include "runtime/seq_life.h"
 
 #define BLOCKS_WORDS 3
@@ -107,6 +109,28 @@ static bool put_payload(struct save *save, int32_t g)
     return true;
 }
 
+static bool put_states(struct save *save, const struct state_group *states)
+{
+    const struct state_entry *entries = state_entries(states, save->seq);
+    const int32_t count = states->lists[save->seq].count;
+    uint64_t bytes = 0;
+    size_t length = 0;
+    if (!save_states_bytes(states, &bytes) || !checked_mul((size_t)count, bytes, &length) ||
+        !begin_section(save, SAVED_STATE, (uint32_t)states->index, length)) {
+        return false;
+    }
+    for (int32_t i = 0; save->writer != NULL && i < count; i++) {
+        unsigned char word[sizeof(uint64_t)];
+        (void)put_u64(word, (uint64_t)entries[i].length);
+        saved_add(save->writer, word, sizeof word);
+    }
+    if (save->writer != NULL) {
+        (void)save_states_visit(states, save->seq, add_piece, save);
+        saved_section_end(save->writer);
+    }
+    return true;
+}
+
 /* In ascending order of kinds. */
 static bool put_sections(struct save *save)
 {
@@ -121,6 +145,9 @@ static bool put_sections(struct save *save)
     fits = fits && put_blocks(save) && put_tokens(save);
     for (int32_t g = 0; fits && g < save->cache->config.num_groups; g++) {
         fits = put_payload(save, g);
+    }
+    for (int32_t s = 0; fits && s < save->cache->num_states; s++) {
+        fits = put_states(save, &save->cache->states[s]);
     }
     return fits;
 }
@@ -245,10 +272,7 @@ enum pkv_status pkv_seq_save(pkv_cache *cache, pkv_seq seq, const struct pkv_wri
     if (cache == NULL) {
         return INVALID("cache is NULL");
     }
-    enum pkv_status status = sized_read("writer", given, write, &writer);
-    if (status == PKV_OK) {
-        status = cache_check_no_states(cache);
-    }
+    const enum pkv_status status = sized_read("writer", given, write, &writer);
     if (status != PKV_OK) {
         return status;
     }
@@ -266,11 +290,7 @@ enum pkv_status pkv_seq_save_file(pkv_cache *cache, pkv_seq seq, const char *pat
     if (cache == NULL || path == NULL) {
         return INVALID("%s is NULL", cache == NULL ? "cache" : "path");
     }
-    enum pkv_status status = cache_check_no_states(cache);
-    if (status != PKV_OK) {
-        return status;
-    }
-    status = saved_file_create(&file, path, &cache->mem.routed, &sink);
+    enum pkv_status status = saved_file_create(&file, path, &cache->mem.routed, &sink);
     if (status == PKV_OK) {
         status = saved_file_explain(&file, save_seq(cache, seq, &sink));
     }

@@ -22,7 +22,8 @@ enum {
     NUM_GROUP = sizeof group_names / sizeof group_names[0],
     NUM_LAYER = sizeof layer_names / sizeof layer_names[0],
     FIRST_HASH = 3, /* of a layer's: the rest has no value that tells a reader anything */
-    NUM_LAST = 2
+    NUM_LAST = 2,
+    STORAGE_STATES = 2
 };
 
 static uint64_t *put_group(uint64_t *to, const struct pkv_group_config *group)
@@ -37,6 +38,16 @@ static uint64_t *put_group(uint64_t *to, const struct pkv_group_config *group)
     *to++ = (uint64_t)group->block_size;
     *to++ = (uint64_t)group->sliding_window;
     *to++ = (uint64_t)group->kept_prefix;
+    return to;
+}
+
+static uint64_t *put_states(uint64_t *to, const struct pkv_group_config *group)
+{
+    *to++ = STORAGE_STATES;
+    *to++ = group->state_bytes;
+    for (int i = 2; i < NUM_GROUP; i++) {
+        *to++ = 0;
+    }
     return to;
 }
 
@@ -87,13 +98,19 @@ static bool rotate_alike(const struct pkv_attn_constants *a, const struct pkv_at
            a->rotary_mode == b->rotary_mode;
 }
 
-/* `before` is the layer before, whose words end at `to`; NULL: none. */
+/* The last layer with keys and its hash. */
+struct rotation {
+    const struct pkv_attn_constants *of; /* NULL: none yet */
+    uint64_t hash;
+};
+
 static uint64_t *put_layer(uint64_t *to, const struct pkv_layer_config *layer,
-                           const struct pkv_layer_config *before, int32_t length)
+                           struct rotation *before, int32_t length)
 {
     const struct pkv_attn_constants *of = &layer->constants;
-    const bool is_same = before != NULL && rotate_alike(of, &before->constants);
-    const uint64_t rope = is_same ? to[-2] : hash_rope(of, length);
+    const bool is_same = before->of != NULL && rotate_alike(of, before->of);
+    const uint64_t rope = is_same ? before->hash : hash_rope(of, length);
+    *before = (struct rotation){of, rope};
     *to++ = (uint64_t)layer->group;
     *to++ = layer->shares_kv;
     *to++ = (uint64_t)layer->kv_layer;
@@ -104,18 +121,36 @@ static uint64_t *put_layer(uint64_t *to, const struct pkv_layer_config *layer,
     return to;
 }
 
+/* Layer i, of which nothing else is read. */
+static uint64_t *put_state_layer(uint64_t *to, const struct pkv_layer_config *layer, int32_t i)
+{
+    *to++ = (uint64_t)layer->group;
+    *to++ = 0;
+    *to++ = (uint64_t)i;
+    for (int n = FIRST_HASH; n < NUM_LAYER; n++) {
+        *to++ = 0;
+    }
+    return to;
+}
+
 static void fill(const pkv_cache *cache, int32_t length, const struct save_geometry *of)
 {
     const struct pkv_cache_config *config = &cache->config;
     uint64_t *to = of->words;
-    *to++ = (uint64_t)config->num_groups;
+    struct rotation before = {0};
+    *to++ = (uint64_t)cache_num_groups(cache);
     *to++ = (uint64_t)config->num_layers;
     *to++ = config->dtype;
     for (int32_t g = 0; g < config->num_groups; g++) {
         to = put_group(to, &config->groups[g]);
     }
+    for (int32_t s = 0; s < cache->num_states; s++) {
+        to = put_states(to, cache->states[s].config);
+    }
     for (int32_t i = 0; i < config->num_layers; i++) {
-        to = put_layer(to, &config->layers[i], i > 0 ? &config->layers[i - 1] : NULL, length);
+        const struct pkv_layer_config *layer = &config->layers[i];
+        to = layer->group < config->num_groups ? put_layer(to, layer, &before, length)
+                                               : put_state_layer(to, layer, i);
     }
     *to++ = cache->fingerprint.low;
     *to++ = cache->fingerprint.high;
@@ -127,7 +162,7 @@ static void fill(const pkv_cache *cache, int32_t length, const struct save_geome
 
 enum pkv_status save_geometry_make(pkv_cache *cache, int32_t length, struct save_geometry *of)
 {
-    const size_t num_words = NUM_FIRST + NUM_GROUP * (size_t)cache->config.num_groups +
+    const size_t num_words = NUM_FIRST + NUM_GROUP * (size_t)cache_num_groups(cache) +
                              NUM_LAYER * (size_t)cache->config.num_layers + NUM_LAST;
     *of = (struct save_geometry){.hooks = &cache->mem.routed, .num_words = num_words};
     of->words = hooks_alloc_array(of->hooks, num_words, 2 * sizeof *of->words);
@@ -190,8 +225,10 @@ static enum pkv_status refuse_difference(const struct difference *found)
     }
     size_t at = found->at - NUM_FIRST;
     if (at < NUM_GROUP * num_groups) {
-        return refuse_word(found, "groups", (int64_t)(at / NUM_GROUP), group_names[at % NUM_GROUP],
-                           true);
+        const size_t first = NUM_FIRST + at / NUM_GROUP * NUM_GROUP;
+        const bool is_state = found->of->words[first] == STORAGE_STATES && at % NUM_GROUP == 1;
+        return refuse_word(found, "groups", (int64_t)(at / NUM_GROUP),
+                           is_state ? "state_bytes" : group_names[at % NUM_GROUP], true);
     }
     at -= NUM_GROUP * num_groups;
     if (at < NUM_LAYER * num_layers) {

@@ -5,6 +5,7 @@
  *
  *   num_groups, num_layers, dtype | 10 of each group | 7 of each layer | the fingerprint's 2
  *
+ * State groups are counted, and have storage 2, their state_bytes, and 0 for the rest.
  * Constants of layers enter as hashes: scales, and what keys go through before they are stored. */
 #ifndef PKV_RUNTIME_SAVE_GEOMETRY_H
 #define PKV_RUNTIME_SAVE_GEOMETRY_H

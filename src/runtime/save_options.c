@@ -205,6 +205,10 @@ enum pkv_status save_options_get(const pkv_cache *cache, const struct save_optio
         return status;
     }
     read.namespace_fields = given;
+    status = seq_options_check_rewind(&cache->config, read.max_rewind);
+    if (status != PKV_OK) {
+        return status;
+    }
     if (seq_options_check(&cache->config, &read, prototype, fields) != PKV_OK) {
         return refuse_sequence("kept_prefix beside the namespace fields");
     }

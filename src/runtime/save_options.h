@@ -24,8 +24,8 @@ struct save_options {
 void save_options_put(const pkv_cache *cache, const struct seq *seq, struct save_options *options);
 
 /* A prototype with these options, its length too, for a cache; `fields` point into *options.
- * Lengths beyond max_seq_len are left as they are for the caller to judge. PKV_CORRUPT. Needs no
- * mutex. */
+ * Lengths beyond max_seq_len are left as they are for the caller to judge. PKV_CORRUPT;
+ * PKV_INVALID_ARGUMENT for a max_rewind above that of a state group. Needs no mutex. */
 enum pkv_status save_options_get(const pkv_cache *cache, const struct save_options *options,
                                  struct seq *prototype, struct namespace_fields *fields);
 

@@ -25,7 +25,7 @@ static enum pkv_status check_ranges(const struct pkv_seq_options *options, int32
     return PKV_OK;
 }
 
-static enum pkv_status check_state_rewind(const struct pkv_cache_config *config, int32_t max_rewind)
+enum pkv_status seq_options_check_rewind(const struct pkv_cache_config *config, int32_t max_rewind)
 {
     for (int32_t s = 0; s < config_num_states(config); s++) {
         const int32_t g = config->num_groups + s;
@@ -57,7 +57,7 @@ enum pkv_status seq_options_check(const struct pkv_cache_config *config,
     if (status != PKV_OK) {
         return status;
     }
-    status = check_state_rewind(config, options->max_rewind);
+    status = seq_options_check_rewind(config, options->max_rewind);
     if (status != PKV_OK) {
         return status;
     }

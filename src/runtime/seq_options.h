@@ -12,4 +12,7 @@ enum pkv_status seq_options_check(const struct pkv_cache_config *config,
                                   const struct pkv_seq_options *options, struct seq *prototype,
                                   struct namespace_fields *fields);
 
+/* PKV_INVALID_ARGUMENT, when that is above max_rewind of a state group. */
+enum pkv_status seq_options_check_rewind(const struct pkv_cache_config *config, int32_t max_rewind);
+
 #endif

@@ -207,3 +207,12 @@ int32_t state_list_min_length(const struct state_group *states, int32_t seq, int
     }
     return length == 1 ? 0 : length;
 }
+
+void state_list_restore(struct state_group *states, int32_t seq, const int32_t *lengths,
+                        int32_t count)
+{
+    for (int32_t i = 0; i < count; i++) {
+        add(states, seq, lengths[i], NO_BLOCK);
+    }
+    state_list_fill(states, seq);
+}

@@ -53,6 +53,11 @@ void state_list_return(struct state_group *states, int32_t seq);
 void state_list_put(struct state_group *states, int32_t seq, int32_t i, int32_t block);
 void state_list_fill(struct state_group *states, int32_t seq);
 
+/* A sequence that is loaded: its list, which is empty, gets free blocks, of which there must be as
+ * many, for states of these lengths. It was promised nothing. */
+void state_list_restore(struct state_group *states, int32_t seq, const int32_t *lengths,
+                        int32_t count);
+
 /* Drops the states of more than `length` tokens; of 0 also the promise, and what is
  * away. */
 void state_list_cut(struct state_group *states, int32_t seq, int32_t length);

@@ -491,7 +491,6 @@ static void what_states_are_not_built_for_refuses(void)
     ASSERT_REFUSED(PKV_INVALID_ARGUMENT, "layer 2", pkv_step_attend(c.cache, step, 2, &io));
     ASSERT_STATUS(PKV_OK, pkv_step_abort(c.cache, step));
     ASSERT_STATUS(PKV_STALE_HANDLE, pkv_step_describe_states(c.cache, step, 2, &view));
-    ASSERT_REFUSED(PKV_UNSUPPORTED, "not saved", pkv_seq_save_file(c.cache, x.handle, "/dev/null"));
     case_close(&c);
 }
 

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * Random calls on a cache with state groups, swapping among them. What a state must be is known
- * from the text of its sequence alone (states_case.h), so each step checks hits, forks, rewinds,
- * trees, swapping and evictions at once; freed states are poisoned. A sequence that was admitted,
- * and of which no fork was made, always finds its blocks, before it was swapped out and after it
- * has come back. PKV_TEST_SEED replays a run, PKV_TEST_OPS makes it longer. */
+ * Random calls on a cache with state groups, swapping and saving among them. What a state must be
+ * is known from the text of its sequence alone (states_case.h), so each step checks hits, forks,
+ * rewinds, trees, swapping, loading and evictions at once; freed states are poisoned. A sequence
+ * that was admitted, and of which no fork was made, always finds its blocks, before it was swapped
+ * out and after it has come back. PKV_TEST_SEED replays a run, PKV_TEST_OPS makes it longer. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "save_case.h"
 #include "states_case.h"
 
 #define NUM_SEQS 6
@@ -27,7 +28,8 @@ struct model {
     struct runtime_case c;
     struct test_random random;
     struct model_seq seqs[NUM_SEQS];
-    int64_t num_hits, num_trees, num_lost, num_refused, num_swapped;
+    int64_t num_hits, num_trees, num_lost, num_refused, num_swapped, num_loaded;
+    struct save_bytes bytes;
 };
 
 static int32_t between(struct model *m, int32_t low, int32_t high)
@@ -124,6 +126,22 @@ static void swap_one(struct model *m, struct model_seq *of)
     of->is_swapped = of->is_swapped != (status == PKV_OK);
     m->num_swapped += status == PKV_OK && !of->is_swapped && of->seq.length > 0;
     m->num_refused += status != PKV_OK;
+}
+
+/* Saved, destroyed, and loaded again, when there is room. */
+static void reload_one(struct model *m, struct model_seq *of)
+{
+    const enum pkv_status saved = save_to(&m->c, of->seq.handle, &m->bytes);
+    CU_ASSERT_EQUAL(saved, of->is_swapped ? PKV_NOT_RESIDENT : PKV_OK);
+    if (saved != PKV_OK) {
+        return;
+    }
+    destroy(m, of);
+    const enum pkv_status status = save_load(&m->c, &m->bytes, &of->seq.handle, NULL);
+    CU_ASSERT(status == PKV_OK || status == PKV_NO_BLOCKS || status == PKV_NEVER_FITS);
+    of->is_live = status == PKV_OK;
+    of->promised = 0;
+    m->num_loaded += of->is_live && of->seq.length > 0;
 }
 
 /* The rows of a step: some live sequences, each with some tokens. */
@@ -241,7 +259,7 @@ static void step_tree(struct model *m, struct model_seq *of)
 static void act(struct model *m)
 {
     struct model_seq *of = &m->seqs[between(m, 0, NUM_SEQS - 1)];
-    const int32_t what = between(m, 0, 22);
+    const int32_t what = between(m, 0, 23);
     if (!of->is_live) {
         create(m, of);
     } else if (of->seq.length == 0 && !of->is_swapped && what < 8) {
@@ -256,6 +274,8 @@ static void act(struct model *m)
         truncate_one(m, of);
     } else if (what < 21) {
         swap_one(m, of);
+    } else if (what < 22) {
+        reload_one(m, of);
     } else {
         destroy(m, of);
     }
@@ -303,10 +323,12 @@ static bool run_model(struct model *m, uint64_t seed)
             printf("\n    call %d, seed %llu (suite seed %llu)\n", (int)i, (unsigned long long)seed,
                    (unsigned long long)test_seed());
             ASSERT_STATUS(PKV_OK, pkv_cache_destroy(m->c.cache, true));
+            save_bytes_free(&m->bytes);
             return false;
         }
     }
     case_close(&m->c);
+    save_bytes_free(&m->bytes);
     return true;
 }
 
@@ -318,6 +340,7 @@ static void random_calls_never_read_a_wrong_state(void)
     int64_t num_lost = 0;
     int64_t num_refused = 0;
     int64_t num_swapped = 0;
+    int64_t num_loaded = 0;
     for (int64_t round = 0; round < num_rounds(); round++) {
         if (!run_model(&model, test_seed() + (uint64_t)round)) {
             return;
@@ -327,9 +350,10 @@ static void random_calls_never_read_a_wrong_state(void)
         num_lost += model.num_lost;
         num_refused += model.num_refused;
         num_swapped += model.num_swapped;
+        num_loaded += model.num_loaded;
     }
     CU_ASSERT(num_hits > 50 && num_trees > 50 && num_lost > 0 && num_refused > 0);
-    CU_ASSERT(num_swapped > 50);
+    CU_ASSERT(num_swapped > 50 && num_loaded > 50);
 }
 
 static const struct test_case cases[] = {
