@@ -311,12 +311,6 @@ static void swap(struct client *client)
     if (request == NULL) {
         return;
     }
-    if (world->config.swap_bytes == 0) {
-        world_expect(world, "swap out", pkv_seq_swap_out(world->cache, request->seq, NULL),
-                     PKV_UNSUPPORTED, PKV_UNSUPPORTED, PKV_UNSUPPORTED);
-        pthread_mutex_unlock(&request->lock);
-        return;
-    }
     const enum pkv_status status = pkv_seq_swap_out(world->cache, request->seq, NULL);
     if (world_expect(world, "swap out", status, PKV_OK, PKV_NO_BLOCKS, PKV_NEVER_FITS)) {
         world_expect(world, "fork of a swapped one",

@@ -248,8 +248,8 @@ static void everything_that_was_to_happen_happened(void)
         say("states lost", atomic_load(&tally->lost_states));
     } else {
         say("loads", atomic_load(&tally->loads));
-        say("swaps", atomic_load(&tally->swaps));
     }
+    say("swaps", atomic_load(&tally->swaps));
     say("waits", atomic_load(&tally->waits));
     say("busy", atomic_load(&tally->busy));
     say("ended in a step", atomic_load(&tally->in_step_destroys));

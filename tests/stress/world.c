@@ -105,9 +105,6 @@ void world_configure(struct world *world, enum world_variant variant)
             variant == WORLD_TWO_GROUPS ? 1 : 0; /* or the clients do the work */
         config->max_tickets = NUM_CLIENTS;
     }
-    if (variant == WORLD_STATES) {
-        config->swap_bytes = 0; /* refused beside states */
-    }
 }
 
 void world_open(struct world *world)

@@ -83,7 +83,7 @@ struct world {
 };
 
 /* Layers and groups of a variant, with a pool too small for all. Tiers are refused where groups
- * have different block sizes, swaps and saves where there are states. */
+ * have different block sizes or states. */
 enum world_variant { WORLD_TWO_GROUPS, WORLD_ONE_GROUP, WORLD_MIXED_SIZES, WORLD_STATES };
 void world_configure(struct world *world, enum world_variant variant);
 void world_open(struct world *world);
