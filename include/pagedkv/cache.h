@@ -421,7 +421,10 @@ struct pkv_seq_options {
      * counts from the greatest length that the sequence, or before a fork its parent, has had
      * since it was last empty: any length from that less max_rewind on can be truncated to, in one
      * cut or in several. The newest max_rewind tokens are not indexed yet, and window groups keep
-     * their blocks so much longer. */
+     * their blocks so much longer. With state groups it does not go back behind an adopted prefix
+     * or the place of a fork, nor further than max_rewind tokens into one row of a step: they have
+     * states of tokens that the sequence's own steps brought, of a row its last max_rewind + 1
+     * (pkv_seq_info.min_length). */
     int32_t max_rewind;
     /* The most tokens that the sequence, and each of its forks, may ever have, in [0, max_seq_len];
      * 0 = max_seq_len. An admission past it is PKV_NEVER_FITS, a step past it is refused. */
@@ -487,7 +490,8 @@ struct pkv_seq_info {
     int32_t num_cached;
     /* Blocks in its tables, shared ones too, and slots, in all groups. */
     int32_t num_blocks;
-    /* pkv_seq_truncate and pkv_seq_fork succeed at every length from this one on, and at 0. */
+    /* pkv_seq_truncate and pkv_seq_fork succeed at every length from this one on, and at 0. Where
+     * a state is lost (pkv_step_describe_states) only 0 holds. */
     int32_t min_length;
     /* It is part of the open step. */
     bool in_step;

@@ -187,6 +187,7 @@ pkv_step_run_task(pkv_cache *cache, pkv_step step, enum pkv_phase phase, int32_t
  * num_keep [rows that joined]: of row i the first num_keep[i] tokens are kept, in [0, q_len]; the
  * rest is dropped, such as rejected drafts. A bidirectional range is kept or dropped whole. NULL =
  * all. Of a tree of drafts only tokens that are a chain, each the parent of the next, are kept so.
+ * With state groups num_keep[i] is 0 or at least q_len - max_rewind: fewer tokens have no state.
  *
  * Returns PKV_OK; PKV_INVALID_ARGUMENT, with the step still open, for a num_keep out of range,
  * tokens of a tree that are no chain, a layer with pages that was not attended, or tasks that
