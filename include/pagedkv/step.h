@@ -131,6 +131,19 @@ struct pkv_layer_io {
     /* [tokens][num_heads], packed, natural logarithm; NULL = not wanted. */
     float *lse;
     size_t q_stride, k_stride, v_stride, out_stride;
+    /* Selected blocks (sparse attention), as in struct pkv_gqa_args, for the rows that joined: a
+     * query sees the keys of its row's listed blocks and the newest selected_newest, and reads no
+     * others. Blocks are counted from the sequence's first key, block s is the keys [s *
+     * selection_size, (s + 1) * selection_size), whatever pages hold them. num_selected_lists is
+     * the number of rows, or rows * kv_heads: a list for each KV head, those of row 0 first.
+     * selection_size 0 = the group's block_size, in paged groups alone. cu_selected
+     * [num_selected_lists + 1]; NULL = all is seen, and then the others are 0 too. Read during the
+     * call. Refused in groups with a sliding window, and beside a row that is a tree of drafts. */
+    const int32_t *selected;
+    const int32_t *cu_selected;
+    int32_t num_selected_lists;
+    int32_t selection_size;
+    int64_t selected_newest;
 };
 
 /* Appends one layer's keys and values to its pages, and attends. Layers may come in any order, each
@@ -139,8 +152,12 @@ struct pkv_layer_io {
  * layer is in [0, num_layers).
  *
  * Returns PKV_OK; PKV_INVALID_ARGUMENT for a second append of one layer, a sharing layer before its
- * owner, a missing or superfluous pointer, or outputs that overlap something; PKV_STALE_HANDLE. It
- * takes no memory. The step's thread; the work of pkv_gqa_run for this layer. */
+ * owner, a missing or superfluous pointer, outputs that overlap something, or lists of selected
+ * blocks that struct pkv_layer_io excludes; PKV_UNSUPPORTED for such lists beside a tree of drafts;
+ * PKV_STALE_HANDLE. On a refusal the layer is as if it had not been called. With lists, which are
+ * planned for this layer alone, it may return PKV_NO_MEMORY while scratch still grows; without them
+ * it takes no memory. The step's thread; the work of pkv_gqa_run for this layer, and with lists
+ * that of pkv_gqa_plan. */
 PKV_API PKV_NODISCARD enum pkv_status pkv_step_attend(pkv_cache *cache, pkv_step step,
                                                       int32_t layer, const struct pkv_layer_io *io);
 
@@ -158,7 +175,8 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_step_attend(pkv_cache *cache, pkv_step
  * itself need not.
  *
  * Returns the statuses of pkv_step_attend; PKV_INVALID_ARGUMENT also while tasks of another layer
- * are left. It takes no memory. The step's thread; only the checks cost time. */
+ * are left. It takes memory only where pkv_step_attend would. The step's thread; only the checks
+ * and a plan for lists of selected blocks cost time. */
 PKV_API PKV_NODISCARD enum pkv_status
 pkv_step_layer_begin(pkv_cache *cache, pkv_step step, int32_t layer, const struct pkv_layer_io *io);
 

@@ -4,30 +4,11 @@
  * here looks at channels. */
 #include "attn/check_rows.h"
 
+#include "attn/check_cumulative.h"
 #include "attn/check_tables.h"
 #include "attn/token_range.h"
 #include "attn/tree.h"
 #include "base/error.h"
-
-/* cumulative [batch + 1] lengths: 0 first, never falling, total last (total < 0: any). */
-static enum pkv_status check_cumulative(const int32_t *cumulative, int32_t batch, int32_t total,
-                                        const char *name)
-{
-    if (cumulative[0] != 0) {
-        return INVALID("%s[0] = %d, not 0", name, cumulative[0]);
-    }
-    for (int32_t b = 0; b < batch; b++) {
-        if (cumulative[b + 1] < cumulative[b]) {
-            return INVALID("%s[%d] = %d, below the entry before it, %d", name, b + 1,
-                           cumulative[b + 1], cumulative[b]);
-        }
-    }
-    if (total >= 0 && cumulative[batch] != total) {
-        return INVALID("%s[%d] = %d, not the %d tokens of the call", name, batch, cumulative[batch],
-                       total);
-    }
-    return PKV_OK;
-}
 
 static enum pkv_status check_queries(const struct pkv_gqa_args *args)
 {
@@ -191,46 +172,6 @@ static enum pkv_status check_trees(const struct pkv_gqa_args *args, const struct
     return status;
 }
 
-/* One list of a row, selected[begin] .. selected[end - 1]. */
-static enum pkv_status check_selected_list(const struct call *call, const struct gqa_row *row,
-                                           int32_t begin, int32_t end)
-{
-    const int32_t *selected = call->args->selected;
-    const int32_t size = call->shape.selection_size;
-    const int32_t num_blocks = row->kv_len / size + (row->kv_len % size != 0);
-    for (int32_t i = begin; i < end; i++) {
-        if (selected[i] < 0 || selected[i] >= num_blocks) {
-            return INVALID("selected[%d] = %d, outside [0, %d), the blocks of its row's %d keys", i,
-                           selected[i], num_blocks, row->kv_len);
-        }
-        if (i > begin && selected[i] <= selected[i - 1]) {
-            return INVALID("selected[%d] = %d, not above the entry before it, %d", i, selected[i],
-                           selected[i - 1]);
-        }
-    }
-    return PKV_OK;
-}
-
-/* Lists of selected blocks, which the rows then point to. */
-static enum pkv_status check_selected(const struct call *call, struct gqa_row *rows)
-{
-    const struct pkv_gqa_args *args = call->args;
-    const int32_t *cu = args->cu_selected;
-    const int32_t per_row = args->num_selected_lists / args->batch;
-    enum pkv_status status = check_cumulative(cu, args->num_selected_lists, -1, "cu_selected");
-    if (status == PKV_OK && args->selected == NULL && cu[args->num_selected_lists] > 0) {
-        status = INVALID("selected is NULL and cu_selected[%d] = %d", args->num_selected_lists,
-                         cu[args->num_selected_lists]);
-    }
-    for (int32_t i = 0; status == PKV_OK && i < args->num_selected_lists; i++) {
-        struct gqa_row *row = &rows[i / per_row];
-        row->selected = args->selected;
-        row->cu_selected = cu + i / per_row * per_row;
-        status = check_selected_list(call, row, cu[i], cu[i + 1]);
-    }
-    return status;
-}
-
 enum pkv_status check_row_queries(const struct call *call, struct gqa_row *rows)
 {
     const struct pkv_gqa_args *args = call->args;
@@ -263,7 +204,8 @@ enum pkv_status check_rows(pkv_workspace *workspace, const struct call *call, st
         return status;
     }
     if (args->cu_selected != NULL) {
-        status = check_selected(call, rows);
+        const struct selection selection = call_selection(call);
+        status = selection_check(&selection, &call->shape, rows);
     }
     if (status == PKV_OK && args->slot_ids != NULL) {
         status = check_slots(workspace, call, rows);

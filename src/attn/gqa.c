@@ -86,31 +86,6 @@ static bool copy_ranges(const struct pkv_gqa_args *args, pkv_plan *plan)
     return true;
 }
 
-/* The same of selected blocks: the offsets, then the blocks. */
-static bool copy_selected(const struct call *call, pkv_plan *plan)
-{
-    const struct pkv_gqa_args *args = call->args;
-    struct gqa_row *rows = plan->rows.memory;
-    if (args->cu_selected == NULL || args->batch == 0) {
-        return true;
-    }
-    const size_t lists = (size_t)args->num_selected_lists;
-    const size_t blocks = (size_t)args->cu_selected[lists];
-    if (!buffer_grow(plan->hooks, &plan->selected, (lists + 1 + blocks) * sizeof(int32_t))) {
-        return false;
-    }
-    int32_t *cu = plan->selected.memory;
-    memcpy(cu, args->cu_selected, (lists + 1) * sizeof *cu);
-    if (blocks > 0) {
-        memcpy(cu + lists + 1, args->selected, blocks * sizeof *cu);
-    }
-    for (size_t b = 0; b < (size_t)args->batch; b++) {
-        rows[b].selected = cu + lists + 1;
-        rows[b].cu_selected = cu + b * (lists / (size_t)args->batch);
-    }
-    return true;
-}
-
 static enum pkv_status plan_call(pkv_workspace *workspace, const struct call *call, pkv_plan *plan)
 {
     const struct pkv_gqa_args *args = call->args;
@@ -137,8 +112,9 @@ static enum pkv_status plan_call(pkv_workspace *workspace, const struct call *ca
     if (status == PKV_OK && !copy_ranges(args, plan)) {
         status = refuse(PKV_NO_MEMORY, "no memory for bidirectional ranges");
     }
-    if (status == PKV_OK && !copy_selected(call, plan)) {
-        status = refuse(PKV_NO_MEMORY, "no memory for selected blocks");
+    if (status == PKV_OK && args->cu_selected != NULL && args->batch > 0) {
+        const struct selection selection = call_selection(call);
+        status = selection_copy(&selection, plan);
     }
     return status == PKV_OK ? gqa_plan_split(workspace, plan, &call->shape) : status;
 }

@@ -44,7 +44,7 @@
  *   load_plan       a saved file, read and verified
  *   transfer, gather, prefetch, tier_poll: what workers do without the mutex, what they do next,
  *                   how that takes effect
- *   batch, step_row, step_plan, step_layer: the parts of a step (see step.h)
+ *   batch, step_row, step_plan, step_select, step_layer: the parts of a step (see step.h)
  *
  *   cache_size, cache_create, cache_info, sequence_api, seq_info, fork, truncate, admit, wait_free,
  *   swap_out, swap_in, probe, pin_api, quota_api, events_api, priority, flush, visit, keys, stats,
@@ -81,6 +81,7 @@ struct pkv_cache {
     int32_t num_states;
     struct layer *layers;
     pkv_workspace *workspace; /* used by begin and by the open step's attend, never both */
+    pkv_plan *selected_plan;  /* likewise: of the last layer that read selected blocks */
     void *arrays;             /* the one allocation that all arrays but tables are cut from */
     size_t array_bytes;
     bool has_mutex;

@@ -23,6 +23,7 @@ static void free_cache(pkv_cache *cache)
         state_group_free(&cache->states[s]);
     }
     swap_area_free(&cache->swap, &cache->mem.routed);
+    pkv_plan_destroy(cache->selected_plan);
     pkv_workspace_destroy(cache->workspace);
     hooks_free_array(&cache->mem.routed, cache->arrays, cache->array_bytes, 1);
     if (cache->has_mutex) {
@@ -167,7 +168,7 @@ static enum pkv_status build_attention(pkv_cache *cache)
     for (int32_t g = 0; status == PKV_OK && g < cache->config.num_groups; g++) {
         status = pkv_plan_create(cache->workspace, &cache->groups[g].step.plan);
     }
-    return status;
+    return status == PKV_OK ? pkv_plan_create(cache->workspace, &cache->selected_plan) : status;
 }
 
 static enum pkv_status build(pkv_cache *cache, const struct config_budget *budget)

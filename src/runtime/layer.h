@@ -16,8 +16,8 @@ struct layer {
     int32_t owner; /* the layer whose pages it reads: itself, an earlier one, or none */
     const struct pkv_attn_constants *constants;
     struct pkv_kv_view view;
-    bool is_attended;  /* in the open step ... */
-    int32_t num_reads; /* ... and how often, with tokens: a layer that shares pages may be again */
+    bool is_attended;       /* in the open step ... */
+    uint64_t num_read_keys; /* ... and the keys read: a layer that shares pages may be again */
 };
 
 /* Fills layers [config->num_layers], and the largest number of heads of each group. The config is

@@ -13,6 +13,7 @@
  *   step_begin   pkv_step_begin and its dry run, pkv_step_fits
  *   step_path    the paths of draft trees that a commit keeps
  *   step_end     pkv_step_commit, pkv_step_commit_path, pkv_step_abort
+ *   step_select  lists of selected blocks of one layer
  *   step_layer   one layer of the open step, checked
  *   step_attend  pkv_step_attend
  *   step_tasks   pkv_step_layer_begin and what runs its tasks
@@ -99,6 +100,7 @@ struct step {
     /* The layer that pkv_step_layer_begin began, and those of its tasks that have not run: the last
      * one marks it attended. Written by the threads that run tasks. */
     int32_t layer_begun;
+    int64_t keys_begun; /* that it reads, see gqa_plan_read_keys */
     atomic_int tasks_left;
 };
 

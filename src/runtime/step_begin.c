@@ -108,7 +108,7 @@ static void open_step(pkv_cache *cache, const struct pkv_batch *batch)
     }
     for (int32_t i = 0; i < cache->config.num_layers; i++) {
         cache->layers[i].is_attended = false;
-        cache->layers[i].num_reads = 0;
+        cache->layers[i].num_read_keys = 0;
     }
     atomic_store(&step->tasks_left, 0);
 }

@@ -25,8 +25,7 @@ static void count_reads(pkv_cache *cache)
         if (!group->config->v_in_k) {
             cell += (size_t)view->v_width * pkv_dtype_bytes(view->v_dtype);
         }
-        cache->counters.attention_bytes +=
-            (uint64_t)layer->num_reads * (uint64_t)gqa_plan_read_keys(group->step.plan) * cell;
+        cache->counters.attention_bytes += layer->num_read_keys * cell;
     }
 }
 

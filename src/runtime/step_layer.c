@@ -8,6 +8,7 @@
 #include "attn/token_stride.h"
 #include "base/error.h"
 #include "base/sized.h"
+#include "runtime/step_select.h"
 
 /* One of q, k, v, out. */
 struct tensor {
@@ -88,7 +89,8 @@ static enum pkv_status check_layer(pkv_cache *cache, pkv_step step, int32_t laye
 }
 
 enum pkv_status step_layer_prepare(pkv_cache *cache, pkv_step step, int32_t layer,
-                                   const struct pkv_layer_io *given, struct gqa_layer *prepared)
+                                   const struct pkv_layer_io *given, struct gqa_layer *prepared,
+                                   const pkv_plan **plan)
 {
     if (cache == NULL) {
         return INVALID("cache is NULL");
@@ -99,10 +101,14 @@ enum pkv_status step_layer_prepare(pkv_cache *cache, pkv_step step, int32_t laye
     if (status == PKV_OK) {
         status = check_layer(cache, step, layer);
     }
+    if (status == PKV_OK) {
+        status = step_select_check(cache, layer, io);
+    }
     if (status != PKV_OK) {
         return status;
     }
     const struct layer *of = &cache->layers[layer];
+    *plan = cache->groups[of->group].step.plan;
     *prepared = (struct gqa_layer){
         .dtype = cache->config.dtype,
         .num_heads = of->num_heads,
@@ -122,8 +128,14 @@ enum pkv_status step_layer_prepare(pkv_cache *cache, pkv_step step, int32_t laye
     if (cache->step.num_tokens == 0) {
         return PKV_OK;
     }
-    const enum pkv_status tensors = check_tensors(cache, layer, prepared);
-    return tensors != PKV_OK ? tensors
-                             : check_layer_pointers(prepared, &cache->groups[of->group].shape,
-                                                    cache->step.num_tokens);
+    status = check_tensors(cache, layer, prepared);
+    if (status == PKV_OK) {
+        status =
+            check_layer_pointers(prepared, &cache->groups[of->group].shape, cache->step.num_tokens);
+    }
+    if (status == PKV_OK && io->cu_selected != NULL) {
+        *plan = cache->selected_plan;
+        status = step_select_plan(cache, layer, io);
+    }
+    return status;
 }

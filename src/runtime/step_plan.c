@@ -6,6 +6,7 @@
 #include "runtime/step_plan.h"
 
 #include "attn/gqa_plan.h"
+#include "attn/selection.h"
 #include "attn/tree.h"
 #include "base/error.h"
 #include "base/minmax.h"
@@ -47,15 +48,27 @@ static struct gqa_row row_of(const struct step *step, const struct group *group,
     return row;
 }
 
-static enum pkv_status plan_group(pkv_cache *cache, struct group *group)
+static enum pkv_status fill_rows(pkv_cache *cache, const struct group *group, pkv_plan *plan,
+                                 struct gqa_row **filled)
 {
     const int32_t num_rows = cache->step.num_rows;
-    struct gqa_row *rows = gqa_plan_rows(cache->workspace, group->step.plan, num_rows);
+    struct gqa_row *rows = gqa_plan_rows(cache->workspace, plan, num_rows);
     if (rows == NULL) {
         return refuse(PKV_NO_MEMORY, "no memory for a plan of %d rows", num_rows);
     }
     for (int32_t i = 0; i < num_rows; i++) {
         rows[i] = row_of(&cache->step, group, i);
+    }
+    *filled = rows;
+    return PKV_OK;
+}
+
+static enum pkv_status plan_group(pkv_cache *cache, struct group *group)
+{
+    struct gqa_row *rows;
+    const enum pkv_status status = fill_rows(cache, group, group->step.plan, &rows);
+    if (status != PKV_OK) {
+        return status;
     }
     if (cache->step.has_parents &&
         !tree_fill_rows(group->step.plan, &group->shape, cache->step.parents)) {
@@ -73,4 +86,19 @@ enum pkv_status step_plan(pkv_cache *cache)
         status = cache->step.num_tokens > 0 ? plan_group(cache, group) : PKV_OK;
     }
     return status;
+}
+
+enum pkv_status step_plan_selected(pkv_cache *cache, const struct group *group,
+                                   const struct selection *selection, const struct gqa_shape *shape)
+{
+    struct gqa_row *rows;
+    enum pkv_status status = fill_rows(cache, group, cache->selected_plan, &rows);
+    if (status == PKV_OK) {
+        status = selection_check(selection, shape, rows);
+    }
+    if (status == PKV_OK) {
+        status = selection_copy(selection, cache->selected_plan);
+    }
+    return status == PKV_OK ? gqa_plan_split(cache->workspace, cache->selected_plan, shape)
+                            : status;
 }

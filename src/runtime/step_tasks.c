@@ -2,6 +2,7 @@
  *
  * One layer of the open step task by task, in threads of the caller. The last task marks the layer
  * attended. */
+#include "attn/gqa_plan.h"
 #include "attn/gqa_run.h"
 #include "base/error.h"
 #include "runtime/step_layer.h"
@@ -10,13 +11,15 @@ enum pkv_status pkv_step_layer_begin(pkv_cache *cache, pkv_step step, int32_t la
                                      const struct pkv_layer_io *io)
 {
     struct gqa_layer prepared;
-    const enum pkv_status status = step_layer_prepare(cache, step, layer, io, &prepared);
+    const pkv_plan *plan;
+    const enum pkv_status status = step_layer_prepare(cache, step, layer, io, &prepared, &plan);
     if (status != PKV_OK) {
         return status;
     }
     int32_t num_tasks = 0;
     if (cache->step.num_tokens > 0) {
-        gqa_start_layer(cache->workspace, step_layer_plan(cache, layer), &prepared);
+        gqa_start_layer(cache->workspace, plan, &prepared);
+        cache->step.keys_begun = gqa_plan_read_keys(plan);
         for (int phase = PKV_PHASE_APPEND; phase < PKV_NUM_PHASES; phase++) {
             num_tasks += gqa_num_tasks(cache->workspace, (enum pkv_phase)phase);
         }
@@ -63,8 +66,9 @@ enum pkv_status pkv_step_run_task(pkv_cache *cache, pkv_step step, enum pkv_phas
     }
     gqa_run_task(cache->workspace, phase, task, worker);
     if (atomic_fetch_sub(&cache->step.tasks_left, 1) == 1) {
-        cache->layers[cache->step.layer_begun].num_reads++;
-        cache->layers[cache->step.layer_begun].is_attended = true;
+        struct layer *layer = &cache->layers[cache->step.layer_begun];
+        layer->num_read_keys += (uint64_t)cache->step.keys_begun;
+        layer->is_attended = true;
     }
     return PKV_OK;
 }

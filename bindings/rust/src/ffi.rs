@@ -591,6 +591,11 @@ c_structs! {
         pub k_stride: usize,
         pub v_stride: usize,
         pub out_stride: usize,
+        pub selected: *const i32,
+        pub cu_selected: *const i32,
+        pub num_selected_lists: i32,
+        pub selection_size: i32,
+        pub selected_newest: i64,
     }
 
     pub struct pkv_stats {
