@@ -62,10 +62,10 @@ static void open_case(struct runtime_case *c, pkv_tier *const *tiers, int32_t nu
     case_open(c);
 }
 
-/* Ten seconds at most. */
+/* A minute at most. */
 static void wait_for_put(void)
 {
-    for (int i = 0; i < 10000 && atomic_load(&put_nice) == NOT_CALLED; i++) {
+    for (int i = 0; i < 60000 && atomic_load(&put_nice) == NOT_CALLED; i++) {
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
 }

@@ -107,7 +107,7 @@ static void meet(struct memory_tier *memory)
 {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += 20;
+    until.tv_sec += 60;
     pthread_mutex_lock(&memory->mutex);
     memory->num_begun++;
     pthread_cond_broadcast(&memory->begins);

@@ -32,7 +32,7 @@ struct memory_tier {
     bool answers_nothing; /* statuses are left alone */
     int32_t fails_put_at; /* the n-th put from now on fails, 1 = the next; 0 = none */
     int32_t fails_get_at;
-    /* ways to wait: the first get does, for 20 seconds at most, until another one has begun */
+    /* ways to wait: the first get does, for 60 seconds at most, until another one has begun */
     bool gets_meet;
     bool waited_in_vain;
     int32_t num_begun;

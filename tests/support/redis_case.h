@@ -7,8 +7,8 @@
 
 #include "support/test.h"
 
-/* A config for a server at a port of 127.0.0.1; and a tier of one, NULL after a failed assertion.
- */
+/* A config for a server at a port of 127.0.0.1; and a tier of one, without which the test
+ * ends. */
 struct pkv_redis_config redis_case_config(int32_t port);
 pkv_tier *redis_case_tier(const struct pkv_redis_config *config);
 
@@ -25,7 +25,7 @@ int64_t redis_case_count(const pkv_tier *tier, const char *name, uint64_t add);
 /* Seconds of CLOCK_MONOTONIC, for bounds that only a hang breaks. */
 double redis_case_now(void);
 
-/* Waits until a value can be written: the back-off is over. False after 20 seconds. */
+/* Waits until a value can be written: the back-off is over. False after 60 seconds. */
 bool redis_case_recovers(const pkv_tier *tier);
 
 #endif

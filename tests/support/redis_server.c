@@ -113,14 +113,13 @@ bool redis_server_command(int32_t port, const char *command, char *reply, size_t
     if (fd >= 0 && send(fd, command, strlen(command), MSG_NOSIGNAL) > 0 &&
         send(fd, "\r\n", 2, MSG_NOSIGNAL) == 2) {
         struct pollfd one = {.fd = fd, .events = POLLIN};
-        int wait_ms = 5000;
-        while (length + 1 < size && poll(&one, 1, wait_ms) == 1) {
+        shutdown(fd, SHUT_WR); /* it answers all that it has read, and then ends the connection */
+        while (length + 1 < size && poll(&one, 1, 5000) == 1) {
             const ssize_t received = recv(fd, reply + length, size - 1 - length, 0);
             if (received <= 0) {
                 break;
             }
             length += (size_t)received;
-            wait_ms = 20;
         }
     }
     close(fd);
@@ -221,7 +220,11 @@ bool redis_server_start(struct redis_server *server, int32_t port, const char *c
 
 void redis_server_signal(const struct redis_server *server, int signal)
 {
+    siginfo_t change;
     kill(server->pid, signal);
+    if (signal == SIGSTOP) {
+        waitid(P_PID, (id_t)server->pid, &change, WSTOPPED | WEXITED | WNOWAIT);
+    }
 }
 
 void redis_server_stop(struct redis_server *server, bool is_last)

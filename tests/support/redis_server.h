@@ -27,7 +27,7 @@ bool redis_server_start(struct redis_server *server, int32_t port, const char *c
 /* Kills it and waits; its folder stays for the next start, unless is_last. */
 void redis_server_stop(struct redis_server *server, bool is_last);
 
-/* SIGSTOP, SIGCONT. */
+/* SIGSTOP, which has an effect when it returns, or SIGCONT. */
 void redis_server_signal(const struct redis_server *server, int signal);
 
 /* A socket to a port of 127.0.0.1, or -1. And a socket that listens on a free one. */

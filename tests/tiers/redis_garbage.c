@@ -212,7 +212,7 @@ static void a_silent_server_is_waited_for_once_and_then_left_alone(void)
     CU_ASSERT(redis_case_now() - begin < HANG_SECONDS);
     pkv_tier_destroy(tier);
     fake_server_stop(&server);
-    CU_ASSERT_EQUAL(server.num_connections, 1);
+    CU_ASSERT(server.num_connections <= 1); /* 0: its thread had no turn before the time-out */
 }
 
 /* --- a server that sends the reader to another place, for ever */
