@@ -246,9 +246,8 @@ static void everything_that_was_to_happen_happened(void)
     if (world_has_states(&run.world)) {
         say("states compared", atomic_load(&tally->checked_states));
         say("states lost", atomic_load(&tally->lost_states));
-    } else {
-        say("loads", atomic_load(&tally->loads));
     }
+    say("loads", atomic_load(&tally->loads));
     say("swaps", atomic_load(&tally->swaps));
     say("waits", atomic_load(&tally->waits));
     say("busy", atomic_load(&tally->busy));

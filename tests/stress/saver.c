@@ -92,6 +92,7 @@ static void save_as(struct client *client, const struct request *request, struct
         copy->length = request->length;
         copy->high = request->high;
         copy->first_state = request->first_state;
+        copy->may_be_lost = request->may_be_lost;
         memcpy(copy->ids, request->ids, sizeof copy->ids);
         memcpy(copy->digests, request->digests, sizeof copy->digests);
         request_choose_tokens(copy, &client->random, copy->length);
@@ -103,7 +104,7 @@ void client_save(struct client *client)
 {
     struct request *request = client_pick(client, REQUEST_IDLE, true);
     struct request *copy = request == NULL ? NULL : client_pick(client, REQUEST_ABSENT, false);
-    if (copy != NULL && request->state != REQUEST_RACING && !world_has_states(client->world)) {
+    if (copy != NULL && request->state != REQUEST_RACING) {
         save_as(client, request, copy);
     }
     if (copy != NULL) {
