@@ -59,9 +59,11 @@ void report_rank(const struct ranker *ranker, const struct turns *turns)
 {
     const int32_t blocks = ranker->args.batch * ranker->args.max_blocks;
     const double time = samples_median(&turns->rank);
-    printf("%-44s %9.3f %8.3f .. %7.3f %6.1f    one thread; bounds %.1f us a block\n",
+    const double speed = (double)ranker->bounds_bytes / time;
+    printf("%-44s %9.3f %8.3f .. %7.3f %6.1f %7s %6.1f %4.0f%%    a block's bounds: %.1f us\n",
            "  rank of all blocks by their bounds", 1e3 * time, 1e3 * samples_min(&turns->rank),
-           1e3 * samples_max(&turns->rank), 1e-9 * (double)ranker->bounds_bytes / time,
+           1e3 * samples_max(&turns->rank), 1e-9 * speed, "", 1e-9 * samples_median(&turns->read),
+           100 * speed / samples_median(&turns->read),
            1e6 * samples_median(&turns->bounds) / blocks);
     fflush(stdout);
 }

@@ -2,7 +2,10 @@
  *
  * block_rank.c: pkv_block_rank. The arguments are those of an attention call and are checked by
  * its checks, but for what attention alone needs: block tables have to be sound only where bounds
- * are read. Nothing is written before the last check has passed. */
+ * are read. Nothing is written before the last check has passed.
+ *
+ * Tasks are ranges of a row's blocks, then lists. No task reads what another of its phase writes,
+ * and a score is of one block, so that bits do not depend on how rows are cut. */
 #include "attn/block_scores.h"
 #include "attn/check_args.h"
 #include "attn/check_reach.h"
@@ -18,6 +21,13 @@
 #include "base/sized.h"
 #include "pagedkv/select.h"
 
+/* Tasks that a thread should have to choose from, as long ones that hold the same queries. */
+#define TASKS_PER_THREAD 8
+
+/* What one thread does, about: floats of bounds in a nanosecond, and a candidate of a list. */
+#define FLOATS_PER_NS 8
+#define CHOOSE_NS 3
+
 /* A call under way. */
 struct ranking {
     struct pkv_rank_args rank;
@@ -27,6 +37,14 @@ struct ranking {
     int32_t slot_blocks; /* of a slot or dense row; of a block table, max_blocks */
     int32_t max_candidates;
     size_t scores_stride;
+
+    struct block_scores scores;
+    int32_t num_workers, task_blocks, num_tasks;
+    size_t kept_scores;            /* of all lists, where the caller wants none */
+    float *kept;                   /* [kept_scores] */
+    struct block_range *tasks;     /* [num_tasks] */
+    struct block_range *lists;     /* [batch], each a row's candidates */
+    struct block_scratch *scratch; /* [num_workers] */
 };
 
 static int32_t blocks_of(const struct ranking *r, int32_t num_keys)
@@ -213,28 +231,153 @@ static enum pkv_status check_outputs(struct ranking *r)
     return status;
 }
 
-/* Scores row by row, and the lists of the best. */
-static void rank_rows(const struct ranking *r, const struct block_scores *s)
+/* Threads that have thread_ns of work each, as a plan counts it, and no more than there are. */
+static int32_t worth_threads(const pkv_workspace *workspace, int64_t ns)
 {
-    int32_t *cu = r->rank.cu_selected;
-    int32_t *to = r->rank.selected;
-    float *scores = r->rank.scores;
-    cu[0] = 0;
+    const int64_t worth = max_i64(ns / workspace->thread_ns, 1);
+    return (int32_t)min_i64(worth, workspace->team.num_threads);
+}
+
+/* Bounds that a row reads: its candidates, with each of its queries. */
+static int64_t num_reads(const struct ranking *r, int32_t b)
+{
+    return (int64_t)num_candidates(r, b) * r->rows[b].q_len;
+}
+
+/* How many threads, and how many blocks a task takes: for one thread whole rows. */
+static void plan_tasks(const pkv_workspace *workspace, struct ranking *r)
+{
+    const int64_t block_floats = 2 * (int64_t)r->call.shape.kv_heads * r->call.shape.k_width;
+    int64_t reads = 0, blocks = 0;
     for (int32_t b = 0; b < r->args.batch; b++) {
-        const int32_t count = num_candidates(r, b);
-        const size_t stride = scores != NULL ? r->scores_stride : (size_t)count;
-        float *of_row = scores != NULL ? scores : s->scores;
-        block_scores_row(s, &r->rows[b], count, of_row, stride);
-        for (int32_t i = 0; i < s->num_lists; i++, cu++) {
-            cu[1] = cu[0] + top_blocks(of_row + (size_t)i * stride, count, r->rank.max_selected,
-                                       to + cu[0]);
-        }
-        scores = scores != NULL ? scores + (size_t)s->num_lists * stride : NULL;
+        reads = capped_add(reads, num_reads(r, b));
+        blocks += num_candidates(r, b);
+    }
+    r->num_workers = worth_threads(workspace, capped_mul(reads, block_floats) / FLOATS_PER_NS);
+    r->task_blocks =
+        r->num_workers == 1
+            ? INT32_MAX
+            : (int32_t)min_i64(divide_up(blocks, (int64_t)r->num_workers * TASKS_PER_THREAD),
+                               INT32_MAX);
+    for (int32_t b = 0; b < r->args.batch; b++) {
+        r->num_tasks += (int32_t)divide_up(num_candidates(r, b), r->task_blocks);
     }
 }
 
-/* Scratch, and what the scores take of a layer. */
-static enum pkv_status rank_layer(pkv_workspace *workspace, const struct ranking *r)
+/* Cuts what the tasks need from memory. */
+static void carve_tasks(struct ranking *r, struct carver *carver)
+{
+    const size_t workers = (size_t)r->num_workers;
+    r->tasks = carve(carver, (size_t)r->num_tasks, sizeof r->tasks[0]);
+    r->scratch = carve(carver, workers, sizeof r->scratch[0]);
+    r->lists = carve(carver, (size_t)r->args.batch, sizeof r->lists[0]);
+    for (size_t w = 0; w < workers; w++) {
+        struct block_scratch scratch;
+        block_scores_carve(&r->scores, carver, &scratch);
+        if (carver->base != NULL) {
+            r->scratch[w] = scratch;
+        }
+    }
+    r->kept = carve(carver, r->rank.scores == NULL ? r->kept_scores : 0, sizeof(float));
+}
+
+static void fill_tasks(struct ranking *r)
+{
+    const size_t lists = (size_t)r->scores.num_lists;
+    struct block_range *task = r->tasks;
+    float *kept = r->kept;
+    for (int32_t b = 0; b < r->args.batch; b++) {
+        const int32_t count = num_candidates(r, b);
+        struct block_range range = {.row = b, .scores = kept, .stride = (size_t)count};
+        if (r->rank.scores != NULL) {
+            range.scores = r->rank.scores + (size_t)b * lists * r->scores_stride;
+            range.stride = r->scores_stride;
+        } else {
+            kept += lists * range.stride;
+        }
+        r->lists[b] = range;
+        while (range.end < count) {
+            range.first = range.end;
+            range.end = count - range.end > r->task_blocks ? range.end + r->task_blocks : count;
+            *task++ = range;
+        }
+        r->lists[b].end = count;
+    }
+}
+
+static void score_task(const void *context, int32_t task, int worker)
+{
+    const struct ranking *r = context;
+    block_scores_range(&r->scores, &r->tasks[task], &r->scratch[worker]);
+}
+
+static void choose_task(const void *context, int32_t list, int worker)
+{
+    const struct ranking *r = context;
+    const struct block_range *of = &r->lists[list / r->scores.num_lists];
+    const size_t in_row = (size_t)(list % r->scores.num_lists);
+    (void)worker;
+    (void)top_blocks(of->scores + in_row * of->stride, of->end, r->rank.max_selected,
+                     r->rank.selected + r->rank.cu_selected[list]);
+}
+
+/* Where each list begins: blocks that are mapped are chosen, as long as there is room. */
+static void number_lists(const struct ranking *r)
+{
+    int32_t *cu = r->rank.cu_selected;
+    cu[0] = 0;
+    for (int32_t b = 0; b < r->args.batch; b++) {
+        const int32_t *table = r->rows[b].table;
+        int32_t count = r->lists[b].end;
+        for (int32_t n = 0; table != NULL && n < r->lists[b].end; n++) {
+            count -= table[n] < 0;
+        }
+        for (int32_t i = 0; i < r->scores.num_lists; i++, cu++) {
+            cu[1] = cu[0] + min_i32(count, r->rank.max_selected);
+        }
+    }
+}
+
+/* Scores by ranges of blocks, then the lists of the best. */
+static void run_tasks(pkv_workspace *workspace, const struct ranking *r)
+{
+    const int32_t lists = r->args.num_selected_lists;
+    const int64_t choose_ns = capped_mul(lists, (int64_t)r->max_candidates * CHOOSE_NS);
+    const struct team_deal score = {.num_tasks = r->num_tasks, .num_workers = r->num_workers};
+    const struct team_deal choose = {
+        .num_tasks = lists,
+        .num_workers = min_i32(r->num_workers, worth_threads(workspace, choose_ns))};
+    if (r->num_tasks > 0) {
+        team_run(&workspace->team, &score, score_task, r);
+    }
+    number_lists(r);
+    if (lists > 0) {
+        team_run(&workspace->team, &choose, choose_task, r);
+    }
+}
+
+/* Memory for the tasks, and the tasks. */
+static enum pkv_status rank_run(pkv_workspace *workspace, struct ranking *r)
+{
+    struct carver carver = {.base = NULL};
+    for (int32_t b = 0; b < r->args.batch; b++) {
+        r->kept_scores += (size_t)num_candidates(r, b) * (size_t)r->scores.num_lists;
+    }
+    plan_tasks(workspace, r);
+    carve_tasks(r, &carver);
+    if (carver.overflows ||
+        !buffer_grow(&workspace->hooks, &workspace->block_scores, carver.used)) {
+        return refuse(PKV_NO_MEMORY, "no memory for the scores of %d blocks", r->max_candidates);
+    }
+    carver = (struct carver){.base = workspace->block_scores.memory};
+    carve_tasks(r, &carver);
+    fill_tasks(r);
+    run_tasks(workspace, r);
+    return PKV_OK;
+}
+
+/* What the scores take of a layer. */
+static enum pkv_status rank_layer(pkv_workspace *workspace, struct ranking *r)
 {
     const struct gqa_layer layer = {
         .dtype = r->args.dtype,
@@ -246,26 +389,22 @@ static enum pkv_status rank_layer(pkv_workspace *workspace, const struct ranking
     const struct run run = {
         .plan = workspace->plan,
         .layer = &layer,
+        .rows = r->rows,
         .kernels = workspace->kernels,
         .constants = &r->args.constants,
         .heads_per_kv = r->args.num_heads / r->args.kv_heads,
     };
-    struct block_scores scores = {
+    r->scores = (struct block_scores){
         .run = &run,
         .bounds = r->rank.bounds,
         .slot_blocks = r->slot_blocks,
         .num_lists = r->args.batch > 0 ? r->args.num_selected_lists / r->args.batch : 1,
     };
-    const size_t kept = r->rank.scores == NULL ? (size_t)r->max_candidates : 0;
-    size_t bytes = 0;
     workspace->plan->shape = r->call.shape;
-    if (!block_scores_carve(&scores, kept, NULL, &bytes) ||
-        !buffer_grow(&workspace->hooks, &workspace->block_scores, bytes)) {
-        return refuse(PKV_NO_MEMORY, "no memory for the scores of %d blocks", r->max_candidates);
-    }
-    (void)block_scores_carve(&scores, kept, workspace->block_scores.memory, &bytes);
-    rank_rows(r, &scores);
-    return PKV_OK;
+    block_scores_start(&r->scores);
+    const enum pkv_status status = rank_run(workspace, r);
+    r->scores.run = NULL;
+    return status;
 }
 
 enum pkv_status pkv_block_rank(pkv_workspace *workspace, const struct pkv_gqa_args *args,

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "attn/top_blocks.h"
+#include "attn/workspace.h"
 #include "support/gqa_case.h"
 #include "support/rank_case.h"
 #include "support/selection_case.h"
@@ -193,6 +194,56 @@ static void ranks_are_the_same_on_all_instruction_sets_and_threads(void)
         }
         rank_case_free(&c);
     }
+}
+
+/* What runs tasks in place of threads: every worker in turn, the last first. */
+struct turns {
+    int calls, max_workers;
+};
+
+static void run_in_turn(void *context, int32_t num_workers, pkv_task_function *function, void *work)
+{
+    struct turns *turns = context;
+    turns->calls++;
+    turns->max_workers = num_workers > turns->max_workers ? num_workers : turns->max_workers;
+    for (int32_t worker = num_workers - 1; worker >= 0; worker--) {
+        function(work, worker);
+    }
+}
+
+/* Rows are cut into ranges of blocks, and no bit shows where: threads by a hook and OpenMP's give
+ * what one gives. A rank that is over before another thread wakes stays on its own. */
+static void the_threads_of_a_rank_give_the_bits_of_one(void)
+{
+    struct turns turns = {0, 0};
+    const struct pkv_hooks hooks = {.context = &turns, .parallel_for = run_in_turn};
+    pkv_workspace *alone = case_workspace(1), *threads = case_workspace(3), *hooked = NULL;
+    ASSERT_STATUS(PKV_OK, pkv_workspace_create(5, test_isa(), &hooks, &hooked));
+    for (int i = 0; i < 60; i++) {
+        struct rank_case c;
+        rank_case_make(&c, test_seed() + (uint64_t)i, (enum pkv_dtype)(i % 5));
+        rank_case_use_rope_and_norm(&c);
+        CU_ASSERT_FATAL(rank_case_run(&c, alone));
+        int32_t cu[RANK_MAX_LISTS + 1], selected[RANK_MAX_LISTS * RANK_MAX_BLOCKS];
+        float scores[RANK_MAX_LISTS * RANK_MAX_BLOCKS];
+        memcpy(cu, c.cu_selected, sizeof cu);
+        memcpy(selected, c.selected, sizeof selected);
+        memcpy(scores, c.scores, sizeof scores);
+        CU_ASSERT_FATAL(rank_case_run(&c, hooked));
+        CU_ASSERT_EQUAL(turns.calls > 0, i > 0);
+        hooked->thread_ns = threads->thread_ns = 1;
+        for (int n = 0; n < 4; n++) {
+            c.rank.scores = n < 2 ? c.scores : NULL;
+            CU_ASSERT_FATAL(rank_case_run(&c, n % 2 ? threads : hooked));
+            CU_ASSERT(same_lists(&c, cu, selected));
+            CU_ASSERT(memcmp(scores, c.scores, sizeof scores) == 0 || n >= 2);
+        }
+        rank_case_free(&c);
+    }
+    CU_ASSERT_EQUAL(turns.max_workers, 5);
+    pkv_workspace_destroy(alone);
+    pkv_workspace_destroy(threads);
+    pkv_workspace_destroy(hooked);
 }
 
 /* A row alone has the scores that it has among others. */
@@ -484,6 +535,7 @@ static const struct test_case cases[] = {
     TEST(the_best_are_chosen_in_order_and_ties_go_to_the_lower_block),
     TEST(lists_are_the_best_scores_of_each_row),
     TEST(ranks_are_the_same_on_all_instruction_sets_and_threads),
+    TEST(the_threads_of_a_rank_give_the_bits_of_one),
     TEST(a_row_ranks_as_it_does_alone),
     TEST(queries_are_rotated_and_normed_as_attention_has_them),
     TEST(what_is_not_finite_ranks_first),
