@@ -550,12 +550,12 @@ PKV_API PKV_NODISCARD enum pkv_status pkv_seq_table(pkv_cache *cache, pkv_seq se
  * promised to others, but a copy on write, its parent's too, is outside of any promise.
  *
  * Returns PKV_OK; PKV_NO_BLOCKS when fewer than n sequences are left, or when a child would hold
- * blocks of an admitted sequence's window that are promised once they leave it; PKV_NOT_RESIDENT
- * when a window group has released keys that a query at `at` would see, or a state group has no
- * state after `at` tokens (it has those of the length and of max_rewind), or the sequence is
- * swapped out (swap.h); PKV_UNSUPPORTED with a continuous group; PKV_BUSY when the sequence is in
- * the open step or the cache is closed; PKV_STALE_HANDLE. All children or none. Any thread; O(n *
- * (blocks + tokens)). */
+ * blocks of an admitted sequence's window, or its state, that are promised once it leaves them
+ * behind; PKV_NOT_RESIDENT when a window group has released keys that a query at `at` would see, or
+ * a state group has no state after `at` tokens (it has those of the length and of max_rewind), or
+ * the sequence is swapped out (swap.h); PKV_UNSUPPORTED with a continuous group; PKV_BUSY when the
+ * sequence is in the open step or the cache is closed; PKV_STALE_HANDLE. All children or none. Any
+ * thread; O(n * (blocks + tokens)). */
 PKV_API PKV_NODISCARD enum pkv_status pkv_seq_fork(pkv_cache *cache, pkv_seq seq, int32_t at,
                                                    int32_t n, pkv_seq *children);
 

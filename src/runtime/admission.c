@@ -110,16 +110,9 @@ static enum pkv_status judge_group(const pkv_cache *cache, int32_t g, enum pkv_s
 
 /* States are promised apart from blocks: quotas do not count them. */
 static enum pkv_status judge_states(pkv_cache *cache, struct state_group *states,
-                                    const struct admission_request *request,
-                                    const struct admission_decision *decision,
-                                    enum pkv_status before, struct pkv_shortage *shortage)
+                                    const struct admission_request *request, enum pkv_status before,
+                                    struct pkv_shortage *shortage)
 {
-    const struct reuse *reuse = &cache->reuse;
-    const int32_t num_adopted = decision->num_adopted;
-    const int32_t adopted =
-        num_adopted > 0
-            ? prefix_index_block(reuse->index, reuse->matched[num_adopted - 1], states->index)
-            : NO_BLOCK;
     const int32_t bound =
         config_num_own_states(cache_has_reuse(cache), request->prototype->max_rewind);
     const int32_t available = admission_available(cache, states->index);
@@ -127,7 +120,7 @@ static enum pkv_status judge_states(pkv_cache *cache, struct state_group *states
         .row = SHORTAGE_NO_ROW,
         .group = states->index,
         .total = bound,
-        .more = state_list_demand(states, request->index, bound, adopted),
+        .more = state_list_demand(states, request->index, bound),
         .limit = admission_limit(cache, states->index),
         .available = available,
     };
@@ -156,7 +149,7 @@ static enum pkv_status judge(pkv_cache *cache, const struct admission_request *r
         }
     }
     for (int32_t s = 0; s < cache->num_states; s++) {
-        status = judge_states(cache, &cache->states[s], request, decision, status, shortage);
+        status = judge_states(cache, &cache->states[s], request, status, shortage);
     }
     return quota_judge(status, &request->quota, SHORTAGE_NO_ROW, decision->num_blocks,
                        decision->num_blocks - num_charged, shortage);

@@ -61,6 +61,11 @@ void block_stop_sliding(struct block_set *blocks, int32_t block)
     count_sliding(blocks, block, block_is_windowed(blocks, block), -1);
 }
 
+void block_start_sliding(struct block_set *blocks, int32_t block)
+{
+    count_sliding(blocks, block, block_is_windowed(blocks, block), 1);
+}
+
 /* A block that was taken has its holder. */
 static void begin_use(struct block_set *blocks, int32_t block, int32_t writer, bool slides)
 {

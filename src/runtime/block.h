@@ -25,8 +25,9 @@
  *   count > 1:  every holder but the writer reads only cells [0, frozen)
  *   count = 1:  frozen = 0
  *
- * A holder slides when it was promised no more than its window (promise.h); what an open step holds
- * for such a row counts like the entry before it. */
+ * A holder slides when it was promised no more than its window (promise.h), or what it holds is
+ * part of its promise of states (state_list.h); what an open step holds for such a row counts like
+ * the entry before it. */
 struct block {
     int32_t writer;
     int32_t frozen;
@@ -112,8 +113,9 @@ void block_adopt(struct block_set *blocks, int32_t block, bool slides);
 void block_drop(struct block_set *blocks, int32_t block, int32_t holder, bool slides);
 void block_drop_out_of_window(struct block_set *blocks, int32_t block, int32_t holder, bool slides);
 
-/* One of its holders, which slid, does so no more. */
+/* One of its holders, which slid, does so no more; which did not, does so from now on. */
 void block_stop_sliding(struct block_set *blocks, int32_t block);
+void block_start_sliding(struct block_set *blocks, int32_t block);
 
 /* Held, and by holders that slide alone. */
 bool block_is_windowed(const struct block_set *blocks, int32_t block);

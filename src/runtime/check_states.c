@@ -19,6 +19,14 @@ static void count_block(pkv_cache *cache, const struct state_group *states, int3
     }
 }
 
+static void count_sliding(pkv_cache *cache, const struct state_group *states, int32_t block,
+                          bool slides)
+{
+    if (block >= 0 && block < states->config->num_blocks) {
+        cache->tallies[block].num_sliding += slides;
+    }
+}
+
 static void check_list(pkv_cache *cache, const struct state_group *states, int32_t seq,
                        struct report *report)
 {
@@ -41,6 +49,7 @@ static void check_list(pkv_cache *cache, const struct state_group *states, int32
             entries[i].length > (i > 0 ? entries[i - 1].length : 0) && entries[i].length <= length,
             "states out of order (group %d, sequence %d, entry %d)", states->index, seq, i);
         count_block(cache, states, entries[i].block, "sequence", seq, report);
+        count_sliding(cache, states, entries[i].block, entries[i].slides);
     }
 }
 
@@ -52,7 +61,9 @@ static void count_writes(pkv_cache *cache, const struct state_group *states, str
         for (int32_t t = step->cu_seqlens[i]; t < end; t++) {
             const bool is_counted = states->step.in_place[i] && t == end - 1;
             if (states->step.writes[t] != NO_BLOCK && !is_counted) {
-                count_block(cache, states, states->step.writes[t], "row", i, report);
+                const int32_t block = states->step.writes[t];
+                count_block(cache, states, block, "row", i, report);
+                count_sliding(cache, states, block, state_list_slides(states, block));
             }
         }
     }
@@ -81,6 +92,30 @@ static void count_pins(pkv_cache *cache, const struct state_group *states, struc
                   "the number of pinned states (group %d, %d found)", states->index, num_pinned);
 }
 
+/* total_owed: of all lists. */
+static void check_promises(const pkv_cache *cache, const struct state_group *states,
+                           int64_t total_owed, struct report *report)
+{
+    const struct block_set *blocks = &states->blocks;
+    int32_t num_windowed = 0;
+    for (int32_t block = 0; block < blocks->num_blocks; block++) {
+        const int32_t num_sliding = cache->tallies[block].num_sliding;
+        total_owed += num_sliding;
+        num_windowed += block_is_windowed(blocks, block);
+        report_expect(report, num_sliding == blocks->at[block].num_sliding,
+                      "how many have a state as part of a promise (group %d, block %d)",
+                      states->index, block);
+    }
+    report_expect(report, total_owed == states->total_promised,
+                  "the number of states promised (group %d, %lld found)", states->index,
+                  (long long)total_owed);
+    report_expect(report, num_windowed == blocks->num_windowed,
+                  "the number of states that promises alone hold (group %d, %d found)",
+                  states->index, num_windowed);
+    report_expect(report, state_list_num_spare(states) >= 0,
+                  "more states promised than free (group %d)", states->index);
+}
+
 void check_states(pkv_cache *cache, const struct state_group *states, struct report *report)
 {
     const struct block_set *blocks = &states->blocks;
@@ -102,10 +137,6 @@ void check_states(pkv_cache *cache, const struct state_group *states, struct rep
         report_expect(report, count == 0 || !blocks->at[block].is_stale,
                       "a held state to be overwritten (group %d, block %d)", states->index, block);
     }
-    report_expect(report, total_owed == states->total_owed,
-                  "the number of states owed (group %d, %lld found)", states->index,
-                  (long long)total_owed);
-    report_expect(report, states->total_owed <= block_num_free(blocks),
-                  "more states owed than free (group %d)", states->index);
+    check_promises(cache, states, total_owed, report);
     report->num_broken += pkv_pool_check(blocks->pool);
 }

@@ -17,20 +17,31 @@ static bool has_continuous_group(const pkv_cache *cache)
     return false;
 }
 
-/* What leaves a window may be promised; a child that holds on to it takes spare blocks. */
+static enum pkv_status check_spare(int32_t g, int32_t need, int32_t spare)
+{
+    return need <= spare ? PKV_OK
+                         : refuse(PKV_NO_BLOCKS,
+                                  "group %d: a child would hold %d blocks that were promised to "
+                                  "admitted sequences, %d free",
+                                  g, need, spare);
+}
+
+/* What leaves a window, or was a state, may be promised; a child that holds on to it takes spare
+ * blocks. */
 static enum pkv_status check_promises(const pkv_cache *cache, int32_t parent, int32_t at)
 {
-    for (int32_t g = 0; g < cache->config.num_groups; g++) {
+    enum pkv_status status = PKV_OK;
+    for (int32_t g = 0; status == PKV_OK && g < cache->config.num_groups; g++) {
         const struct seq_table_set *tables = &cache->groups[g].tables;
-        const int32_t need = seq_table_fork_spare(tables, parent, at);
-        const int32_t spare = seq_table_num_spare(tables);
-        if (need > spare) {
-            return refuse(PKV_NO_BLOCKS,
-                          "group %d: a child would hold %d blocks of an admitted window, %d free",
-                          g, need, spare);
-        }
+        status =
+            check_spare(g, seq_table_fork_spare(tables, parent, at), seq_table_num_spare(tables));
     }
-    return PKV_OK;
+    for (int32_t s = 0; status == PKV_OK && s < cache->num_states; s++) {
+        const struct state_group *states = &cache->states[s];
+        status = check_spare(states->index, state_list_fork_spare(states, parent, at),
+                             state_list_num_spare(states));
+    }
+    return status;
 }
 
 /* One child of the first `at` tokens. There must be room. */

@@ -172,9 +172,9 @@ static int32_t state_excess(const struct pin_records *pins, const struct state_g
                             struct prefix_ref leaf)
 {
     const int32_t block = prefix_index_block(pins->context->index, leaf, states->index);
-    const bool is_free = pkv_pool_ref_count(states->blocks.pool, block) == 0;
+    const bool is_taken = block_costs_spare(&states->blocks, block);
     const bool is_new = states->blocks.at[block].num_pins == 0;
-    return (is_free && state_list_num_spare(states) < 1) ||
+    return (is_taken && state_list_num_spare(states) < 1) ||
                    states->blocks.num_pinned + is_new > pins->capacity
                ? 1
                : 0;

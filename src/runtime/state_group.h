@@ -19,12 +19,14 @@
 struct state_entry {
     int32_t length;
     int32_t block;
+    bool slides; /* it is part of the promise (state_list.h) */
 };
 
 /* What a sequence has in a state group: the states at entries [0, count), by rising length, the
  * last one at the sequence's length unless that is 0 or the state was lost.
  *
- *   owed <= bound: free blocks that are promised to it beside those that it has; 0 = not admitted
+ *   bound = blocks that are promised to it, those that it has among them; 0 = not admitted
+ *   owed <= bound: those of them that it has not taken
  *   num_away > 0: swapped out; it has no states and no promise, but entries [0, num_away) have the
  *                 lengths, and bound and snapshot_at are those, that it is to have again
  *   snapshot_at = where its prompt's last snapshot is due, or 0 */
@@ -47,8 +49,8 @@ struct state_group_step {
     int32_t keeping;   /* the row that a commit is keeping, or -1 */
 };
 
-/* Constant after create: everything but the content of lists, blocks, total_owed (the mutex) and
- * step, which is the open step's. */
+/* Constant after create: everything but the content of lists, blocks, total_promised (the mutex)
+ * and step, which is the open step's. */
 struct state_group {
     const struct pkv_group_config *config; /* as in force */
     int32_t index;                         /* in the caller's groups, and in the prefix index */
@@ -57,14 +59,13 @@ struct state_group {
     struct block_set blocks;
     struct state_group_list *lists; /* [max_seqs] */
     struct state_entry *entries;    /* [max_seqs][max_entries] */
-    int64_t total_owed;
+    int64_t total_promised;
     unsigned char *first_layer;
     size_t state_stride_bytes;
     size_t layer_stride_bytes;
     struct state_group_step step;
     /* scratch: of the admission at hand */
     int32_t demand_bound;
-    int32_t demand_owed;
 };
 
 static inline struct state_entry *state_entries(const struct state_group *states, int32_t seq)

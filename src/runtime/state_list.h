@@ -3,13 +3,16 @@
  * state_list.h: the states of one sequence in a state group. A state is never changed while more
  * than one holder has it, or while it is in the prefix index.
  *
- * A promise is a count, as in promise.h: so many blocks that stay free for an admitted sequence.
+ * A promise is a count, as in promise.h: so many blocks that an admitted sequence can hold at once.
+ * A block that it takes is one that it is owed, as long as there are such, or a spare one. One of
+ * its promise that it drops is owed to it again, also when others hold it. So a block that several
+ * have counts as given once, and only while nobody holds it who was promised none: a child, a pin
+ * (as blocks that slide do, block.h).
  *
- *   free blocks >= total_owed = sum of owed
+ *   free blocks >= total_promised - blocks that promises alone hold
+ *   total_promised = sum of owed and of all that is held as part of a promise = sum of bound
  *
- * A block that the sequence takes is one that it is owed, or a spare one. One that it drops is owed
- * to it again, if that makes it free: states that are shared, as after a fork, are outside of the
- * promise. The mutex is held. O(entries) unless a declaration says otherwise. */
+ * The mutex is held. O(entries) unless a declaration says otherwise. */
 #ifndef PKV_RUNTIME_STATE_LIST_H
 #define PKV_RUNTIME_STATE_LIST_H
 
@@ -27,15 +30,19 @@ bool state_list_is_own(const struct state_group *states, int32_t block);
 /* An empty list, without a promise, of a new sequence. O(1). */
 void state_list_reset(struct state_group *states, int32_t seq);
 
-/* What an admission takes: blocks that are promised from now on, `bound` together with an adopted
- * one that was free (adopted; NO_BLOCK = nothing is adopted), into the scratch of the group.
- * Returns the spare blocks that this takes. seq: NO_SEQ for a probe. O(1). */
-int32_t state_list_demand(struct state_group *states, int32_t seq, int32_t bound, int32_t adopted);
+/* What an admission takes: `bound` blocks are promised from now on, an adopted one among them, into
+ * the scratch of the group. Returns the spare blocks that this takes. seq: NO_SEQ for a probe.
+ * O(1). */
+int32_t state_list_demand(struct state_group *states, int32_t seq, int32_t bound);
 
 /* Takes what was demanded, for a prompt whose last snapshot is due at snapshot_at; the list is
  * empty. Then the adopted state, if any, is that of the first `length` tokens. */
 void state_list_admit(struct state_group *states, int32_t seq, int32_t snapshot_at);
 void state_list_adopt(struct state_group *states, int32_t seq, int32_t length, int32_t block);
+
+/* The spare blocks that children take which share the state of `length`: promises do not count it
+ * as given any more. */
+int32_t state_list_fork_spare(const struct state_group *states, int32_t parent, int32_t length);
 
 /* The child, whose list is empty, shares the parent's state of `length`, if that is not 0. */
 void state_list_fork(struct state_group *states, int32_t parent, int32_t child, int32_t length);
@@ -65,13 +72,19 @@ void state_list_cut(struct state_group *states, int32_t seq, int32_t length);
 /* Takes a block: one that is owed, or a spare one, which must be there. O(1). */
 int32_t state_list_take(struct state_group *states, int32_t seq);
 
+/* Takes a spare one. O(1). */
+int32_t state_list_take_spare(struct state_group *states, int32_t seq);
+
+/* Does the one holder of a block, which nobody shares, have it as part of its promise? O(1). */
+bool state_list_slides(const struct state_group *states, int32_t block);
+
 /* Drops a block that the list does not name: no query needs it any more (is_old), or it is not
  * kept. O(1). */
-void state_list_drop(struct state_group *states, int32_t seq, int32_t block, bool is_old);
+void state_list_drop(struct state_group *states, int32_t seq, const struct state_entry *entry,
+                     bool is_old);
 
-/* The same of a block beyond the promise. */
-int32_t state_list_take_spare(struct state_group *states, int32_t seq);
-void state_list_drop_spare(struct state_group *states, int32_t seq, int32_t block, bool is_old);
+/* The list, which is empty behind it, has the state of a block that nobody shares. O(1). */
+void state_list_add(struct state_group *states, int32_t seq, int32_t length, int32_t block);
 
 /* The least length >= `length`, and the greatest <= it, of which there is a state; -1 = none. */
 int32_t state_list_next(const struct state_group *states, int32_t seq, int32_t length);

@@ -125,12 +125,9 @@ void state_step_move(const struct step *step, struct state_group *states, int32_
 static void drop_write(const struct step *step, struct state_group *states, int32_t row, int32_t t,
                        bool is_old)
 {
-    const int32_t seq = step->seqs[row];
-    if (t >= step->cu_seqlens[row + 1] - states->step.num_new[row]) {
-        state_list_drop(states, seq, states->step.writes[t], is_old);
-    } else {
-        state_list_drop_spare(states, seq, states->step.writes[t], is_old);
-    }
+    const int32_t block = states->step.writes[t];
+    const struct state_entry entry = {.block = block, .slides = state_list_slides(states, block)};
+    state_list_drop(states, step->seqs[row], &entry, is_old);
 }
 
 void state_step_undo(const struct step *step, struct state_group *states, int32_t row)
@@ -145,8 +142,8 @@ void state_step_undo(const struct step *step, struct state_group *states, int32_
         }
     }
     if (in_place && states->step.is_shown) { /* whatever is in it now */
-        states->lists[seq].count--;
-        state_list_drop(states, seq, states->step.reads[row], false);
+        const int32_t last = --states->lists[seq].count;
+        state_list_drop(states, seq, &state_entries(states, seq)[last], false);
     }
 }
 
@@ -157,7 +154,7 @@ static void drop_old(struct state_group *states, int32_t seq, int32_t length)
     struct state_entry *entries = state_entries(states, seq);
     int32_t num_old = 0;
     while (num_old < list->count && entries[num_old].length < length) {
-        state_list_drop(states, seq, entries[num_old].block, true);
+        state_list_drop(states, seq, &entries[num_old], true);
         num_old++;
     }
     for (int32_t i = num_old; i < list->count; i++) {
@@ -185,8 +182,7 @@ void state_step_keep(const struct step *step, struct state_group *states, int32_
             continue;
         }
         if (t < first + num_keep && after >= oldest) {
-            state_entries(states, seq)[list->count++] =
-                (struct state_entry){.length = after, .block = block};
+            state_list_add(states, seq, after, block);
         } else {
             drop_write(step, states, row, t, t < first + num_keep);
         }

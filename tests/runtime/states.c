@@ -306,6 +306,125 @@ static void admissions_promise_states(void)
     case_close(&c);
 }
 
+/* What others hold does not shorten a promise: here a state that a hit has adopted, and that its
+ * first sequence leaves behind. */
+static void hits_do_not_shorten_a_promise_of_states(void)
+{
+    struct runtime_case c;
+    states_init(&c);
+    c.groups[2].num_blocks = 4; /* two sequences of two states */
+    case_open(&c);
+    ASSERT_STATUS(PKV_OK, states_create(&c, &x, 0, 0));
+    ASSERT_STATUS(PKV_OK, states_admit(&c, &x, 60, NULL));
+    states_append(&c, &x, 40);
+    ASSERT_STATUS(PKV_OK, states_create(&c, &y, 0, 0));
+    ASSERT_STATUS(PKV_OK, states_admit(&c, &y, 44, NULL));
+    CU_ASSERT_EQUAL(y.length, 40);
+    for (int i = 0; i < 40; i++) {
+        states_append(&c, &x, 1);
+        if (i >= 20) {
+            states_append(&c, &y, 1);
+        }
+        CU_ASSERT_EQUAL(case_check(&c), 0);
+    }
+    states_destroy(&c, &x);
+    states_destroy(&c, &y);
+    CU_ASSERT_EQUAL(usage_of(&c, 2).promised, 0);
+    CU_ASSERT_EQUAL(usage_of(&c, 2).free, 4);
+    case_close(&c);
+}
+
+static enum pkv_status pin_40(struct runtime_case *c, pkv_pin *pin)
+{
+    int32_t num_pinned = 0;
+    ASSERT_STATUS(
+        PKV_OK, pkv_prefix_pin(c->cache, NULL, PROMPT(x.ids, 41), UINT64_MAX, 1, pin, &num_pinned));
+    return num_pinned == 40 ? PKV_OK : PKV_NO_BLOCKS;
+}
+
+/* A pin and a fork keep a state that was promised to its sequence: a spare one makes up for it, or
+ * they are refused. */
+static void pins_and_forks_do_not_shorten_a_promise_of_states(void)
+{
+    for (int32_t num_blocks = 2; num_blocks <= 3; num_blocks++) {
+        for (int is_pin = 0; is_pin < 2; is_pin++) {
+            struct runtime_case c;
+            pkv_pin pin = {0};
+            states_init(&c);
+            c.groups[2].num_blocks = num_blocks;
+            c.config.max_pinned_blocks = 16;
+            case_open(&c);
+            ASSERT_STATUS(PKV_OK, states_create(&c, &x, 0, 0));
+            ASSERT_STATUS(PKV_OK, states_admit(&c, &x, 60, NULL));
+            states_append(&c, &x, 40);
+            const enum pkv_status expected = num_blocks == 2 ? PKV_NO_BLOCKS : PKV_OK;
+            CU_ASSERT_EQUAL(is_pin ? pin_40(&c, &pin) : states_fork(&c, &x, 40, &y), expected);
+            for (int i = 0; i < 20; i++) {
+                states_append(&c, &x, 1);
+                CU_ASSERT_EQUAL(case_check(&c), 0);
+            }
+            CU_ASSERT_EQUAL(usage_of(&c, 2).free - usage_of(&c, 2).promised, 0);
+            if (is_pin && expected == PKV_OK) {
+                ASSERT_STATUS(PKV_OK, pkv_prefix_unpin(c.cache, pin));
+            } else if (expected == PKV_OK) {
+                states_destroy(&c, &y);
+            }
+            CU_ASSERT_EQUAL(usage_of(&c, 2).free - usage_of(&c, 2).promised, num_blocks - 2);
+            case_close(&c);
+        }
+    }
+}
+
+/* A sequence without snapshots is promised one state. A fork makes it take a spare one, which is
+ * the promised one from then on. */
+static void a_copy_after_a_fork_becomes_the_promised_state(void)
+{
+    struct runtime_case c;
+    states_init(&c);
+    c.config.prefix_cache = false;
+    c.groups[2].num_blocks = 3;
+    case_open(&c);
+    ASSERT_STATUS(PKV_OK, states_create(&c, &x, 0, 0));
+    ASSERT_STATUS(PKV_OK, states_admit(&c, &x, 60, NULL));
+    states_append(&c, &x, 10);
+    CU_ASSERT_EQUAL(usage_of(&c, 2).promised, 0);
+    ASSERT_STATUS(PKV_OK, states_fork(&c, &x, 10, &y));
+    CU_ASSERT_EQUAL(usage_of(&c, 2).promised, 1);
+    CU_ASSERT_EQUAL(states_append(&c, &x, 1).num_in_place, 0);
+    CU_ASSERT_EQUAL(usage_of(&c, 2).promised, 0);
+    states_destroy(&c, &y);
+    CU_ASSERT_EQUAL(usage_of(&c, 2).free, 2);
+    for (int i = 0; i < 5; i++) {
+        CU_ASSERT_EQUAL(states_append(&c, &x, 1).num_in_place, 1);
+        CU_ASSERT_EQUAL(usage_of(&c, 2).promised, 0);
+        CU_ASSERT_EQUAL(case_check(&c), 0);
+    }
+    case_close(&c);
+}
+
+/* A slot is shared by nobody, so no prompt is hit and no state is a snapshot; the states serve. */
+static void states_beside_a_continuous_group_have_no_snapshots(void)
+{
+    struct runtime_case c;
+    pkv_seq child;
+    states_init(&c);
+    c.groups[1].sliding_window = 0;
+    c.groups[1].storage = PKV_STORAGE_CONTINUOUS;
+    case_open(&c);
+    for (int i = 0; i < 3; i++) {
+        CU_ASSERT_EQUAL(states_serve(&c, &x, 0, 40, 7), 0);
+        CU_ASSERT(usage_of(&c, 2).held == 1 && usage_of(&c, 2).cached == 0);
+        CU_ASSERT_EQUAL(states_append(&c, &x, 3).num_in_place, 1);
+        ASSERT_STATUS(PKV_UNSUPPORTED, pkv_seq_fork(c.cache, x.handle, 43, 1, &child));
+        ASSERT_STATUS(PKV_OK, states_truncate(&c, &x, 0));
+        CU_ASSERT_EQUAL(states_append(&c, &x, 5).num_zero_reads, 1);
+        CU_ASSERT_EQUAL(case_check(&c), 0);
+        states_destroy(&c, &x);
+        CU_ASSERT_EQUAL(usage_of(&c, 2).free, 24);
+    }
+    case_close(&c);
+}
+
 /* Of a long text one snapshot a segment stays, and the newest. */
 static void snapshots_are_thinned_out_to_one_a_segment(void)
 {
@@ -505,6 +624,10 @@ static const struct test_case cases[] = {
     TEST(a_tree_keeps_the_states_of_its_path),
     TEST(a_dropped_step_loses_a_state_that_was_updated_in_place),
     TEST(admissions_promise_states),
+    TEST(hits_do_not_shorten_a_promise_of_states),
+    TEST(pins_and_forks_do_not_shorten_a_promise_of_states),
+    TEST(a_copy_after_a_fork_becomes_the_promised_state),
+    TEST(states_beside_a_continuous_group_have_no_snapshots),
     TEST(snapshots_are_thinned_out_to_one_a_segment),
     TEST(windows_are_thinned_out_to_one_a_segment),
     TEST(pins_hold_the_snapshot_at_their_end),

@@ -295,7 +295,7 @@ static bool run_model(struct model *m, uint64_t seed)
     states_init(&m->c);
     for (int32_t g = 2; g < 4; g++) {
         m->c.groups[g].max_rewind = 4;
-        m->c.groups[g].num_blocks = between(m, 12, 60);
+        m->c.groups[g].num_blocks = between(m, 0, 1) == 0 ? between(m, 10, 14) : between(m, 12, 60);
         m->c.groups[g].snapshot_interval = 4 * between(m, 0, 4);
         m->c.groups[g].segment_tokens = m->c.groups[g].snapshot_interval * between(m, 0, 3);
     }
