@@ -36,6 +36,12 @@ int32_t prefix_blocks_class(const struct prefix_index *index, int32_t group, int
            use->standing;
 }
 
+bool prefix_blocks_is_out_of_window(const struct prefix_index *index, int32_t group, int32_t block)
+{
+    return index->block_uses[group][block].is_out_of_window &&
+           !prefix_index_covers(index, group, index->block_nodes[group][block] - 1);
+}
+
 /* A free block comes into the class of its priority, or is about to. */
 static int32_t start_use(struct prefix_index *index, int32_t group, int32_t block)
 {
@@ -44,6 +50,7 @@ static int32_t start_use(struct prefix_index *index, int32_t group, int32_t bloc
     const bool decays = node->priority > 0 && node->retention_ns != 0 &&
                         node->retention_ns < UINT64_MAX - index->now_ns;
     use->is_decayed = false;
+    use->is_out_of_window = false;
     prefix_order_stamp(index, group, block);
     if (decays || use->heap_at != 0) {
         prefix_decay_set(index, group, block, decays ? index->now_ns + node->retention_ns : 0);
@@ -221,6 +228,7 @@ bool prefix_index_drop(struct prefix_index *index, int32_t group, int32_t block,
     if (node != PREFIX_NONE) {
         const bool is_worthless = is_out_of_window && !prefix_index_covers(index, group, node);
         class = is_worthless ? PREFIX_CLASS_OUT_OF_WINDOW : start_use(index, group, block);
+        index->block_uses[group][block].is_out_of_window = is_worthless;
     }
     return block_pool_drop_to(index->pools[group], block, class);
 }
@@ -258,16 +266,27 @@ void prefix_blocks_protect(struct prefix_index *index, int32_t node)
     }
 }
 
-void prefix_blocks_reclass(struct prefix_index *index, int32_t node)
+static void reclass(struct prefix_index *index, int32_t node, bool keeps_decayed)
 {
     const int32_t *blocks = prefix_node_blocks(&index->nodes, node);
     for (int32_t group = 0; group < index->nodes.num_groups; group++) {
         const int32_t class = blocks[group] == NO_BLOCK
                                   ? BLOCK_POOL_HELD
                                   : block_pool_class(index->pools[group], blocks[group]);
-        if (class >= PREFIX_CLASS_PRIORITY ||
-            (class == PREFIX_CLASS_OUT_OF_WINDOW && prefix_index_covers(index, group, node))) {
+        if (class > PREFIX_CLASS_UNINDEXED &&
+            !prefix_blocks_is_out_of_window(index, group, blocks[group]) &&
+            !(keeps_decayed && index->block_uses[group][blocks[group]].is_decayed)) {
             requeue(index, group, blocks[group]);
         }
     }
+}
+
+void prefix_blocks_reclass(struct prefix_index *index, int32_t node)
+{
+    reclass(index, node, false);
+}
+
+void prefix_blocks_lower(struct prefix_index *index, int32_t node)
+{
+    reclass(index, node, true);
 }

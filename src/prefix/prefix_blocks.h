@@ -69,6 +69,10 @@ bool prefix_blocks_evict(struct prefix_index *index);
 /* For the module: the class of priority of a block that has a node. */
 int32_t prefix_blocks_class(const struct prefix_index *index, int32_t group, int32_t block);
 
+/* For the module: does a free block that has a node have the class of those that left a window,
+ * whatever its priority? */
+bool prefix_blocks_is_out_of_window(const struct prefix_index *index, int32_t group, int32_t block);
+
 /* For the module: takes all blocks from a node, which may be freed then, and counts them. */
 void prefix_blocks_detach_all(struct prefix_index *index, int32_t node, struct prefix_swept *swept);
 
@@ -78,5 +82,9 @@ void prefix_blocks_protect(struct prefix_index *index, int32_t node);
 /* For the module: the node has another priority; its free blocks change their class, but those out
  * of a window stay. */
 void prefix_blocks_reclass(struct prefix_index *index, int32_t node);
+
+/* For the module: the node's priority was above 0 and is 0 now. The same, but blocks that counted
+ * as of priority 0 already keep their place before those of its ancestors. */
+void prefix_blocks_lower(struct prefix_index *index, int32_t node);
 
 #endif

@@ -220,12 +220,12 @@ static void check_block(struct report *report, const struct prefix_index *index,
     if (report_expect(report, is_its_node,
                       "a block names a node that does not have it (group %d, block %d)", group,
                       block)) {
-        report_expect(
-            report,
-            class == BLOCK_POOL_HELD ||
-                (class == PREFIX_CLASS_OUT_OF_WINDOW && !prefix_index_covers(index, group, at)) ||
-                class == prefix_blocks_class(index, group, block),
-            "a cached block is in class %d (group %d, block %d)", class, group, block);
+        report_expect(report,
+                      class == BLOCK_POOL_HELD ||
+                          (class == PREFIX_CLASS_OUT_OF_WINDOW &&
+                           prefix_blocks_is_out_of_window(index, group, block)) ||
+                          class == prefix_blocks_class(index, group, block),
+                      "a cached block is in class %d (group %d, block %d)", class, group, block);
     }
 }
 

@@ -31,11 +31,14 @@ static void set_claim(struct prefix_index *index, int32_t at, int32_t priority,
                       uint64_t retention_ns)
 {
     struct prefix_node *node = &index->nodes.nodes[at];
+    const bool is_ended = node->priority > 0 && priority == 0;
     prefix_node_count_child(&index->nodes, node, -1);
     node->priority = (int8_t)priority;
     node->retention_ns = retention_ns;
     prefix_node_count_child(&index->nodes, node, 1);
-    if (node->num_blocks > 0) {
+    if (node->num_blocks > 0 && is_ended) {
+        prefix_blocks_lower(index, at);
+    } else if (node->num_blocks > 0) {
         prefix_blocks_reclass(index, at);
     }
 }

@@ -106,11 +106,12 @@ enum prefix_standing { PREFIX_PASSING, PREFIX_SETTLED, PREFIX_SHARED, PREFIX_NUM
 
 /* What decides, beside its node, when a cached block is evicted. */
 struct prefix_use {
-    int64_t stamp;        /* of the group's clock, when it became free */
-    uint64_t deadline_ns; /* then its priority counts as 0; 0 = never (prefix_decay.h) */
-    int32_t heap_at;      /* its place in the heap of deadlines + 1; 0 = not in it */
-    uint8_t standing;     /* an enum prefix_standing */
-    bool is_decayed;      /* its deadline came while it was free */
+    int64_t stamp;         /* of the group's clock, when it became free */
+    uint64_t deadline_ns;  /* then its priority counts as 0; 0 = never (prefix_decay.h) */
+    int32_t heap_at;       /* its place in the heap of deadlines + 1; 0 = not in it */
+    uint8_t standing;      /* an enum prefix_standing */
+    bool is_decayed;       /* its deadline came while it was free */
+    bool is_out_of_window; /* it became free as no query of its sequence saw it any more */
 };
 
 #define PREFIX_ORDER_MAX_LATENESS 12

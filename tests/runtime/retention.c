@@ -312,6 +312,36 @@ static void a_lowered_priority_counts_for_what_comes_before_it(void)
     case_close(&c);
 }
 
+/* D8: a priority that has ended is taken from the end of a prompt: that is evicted first. */
+static void what_is_lowered_late_is_evicted_before_what_comes_before_it(void)
+{
+    struct runtime_case c;
+    const struct pkv_seq_options for_a_while = lasting(1, 10);
+    open_small(&c, 12);
+    set_clock(&c, 1);
+    serve_prompt(&c, 100, 25, &for_a_while);
+    set_clock(&c, 50);
+    CU_ASSERT_EQUAL(set_priority(&c, 100, 8, 24, 0), 16);
+    serve_prompt(&c, 0, 33, NULL);
+    CU_ASSERT_EQUAL(serve_prompt(&c, 100, 25, NULL), 12);
+    case_close(&c);
+}
+
+/* K5: a branch that was let go of is kept again, when its priority is raised. */
+static void a_branch_that_was_let_go_of_can_be_kept_again(void)
+{
+    struct runtime_case c;
+    open_small(&c, 12);
+    serve_prompt(&c, 100, 25, NULL);
+    CU_ASSERT_EQUAL(set_priority(&c, 100, 0, 64, PKV_PRIORITY_EVICT_FIRST), 24);
+    CU_ASSERT_EQUAL(set_priority(&c, 100, 0, 64, 2), 24);
+    for (int32_t i = 0; i < 6; i++) {
+        CU_ASSERT_EQUAL(serve_prompt(&c, 1000 * (i + 1), 24, NULL), 0);
+    }
+    CU_ASSERT_EQUAL(serve_prompt(&c, 100, 25, NULL), 24);
+    case_close(&c);
+}
+
 static void bad_priorities_and_ranges_refuse(void)
 {
     struct runtime_case c;
@@ -346,6 +376,8 @@ static const struct test_case cases[] = {
     TEST(a_range_of_tokens_gets_its_priority),
     TEST(what_a_running_sequence_shares_keeps_its_priority),
     TEST(a_lowered_priority_counts_for_what_comes_before_it),
+    TEST(what_is_lowered_late_is_evicted_before_what_comes_before_it),
+    TEST(a_branch_that_was_let_go_of_can_be_kept_again),
     TEST(bad_priorities_and_ranges_refuse),
     TEST_END,
 };
