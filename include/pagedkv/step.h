@@ -317,8 +317,9 @@ struct pkv_state_view {
     size_t state_bytes;
     size_t state_stride_bytes;
     size_t layer_stride_bytes;
-    /* [num_tokens], as in the batch; NULL when it had none. Token t of a tree of drafts goes on
-     * with the state that was stored after its parent, a root with that of its row. */
+    /* [num_tokens], as in the batch, so counted within the row; NULL when it had none. Token t of a
+     * tree of drafts goes on with the state that was stored after its parent, a root with that of
+     * its row: token t of row i reads writes[cu_seqlens_q[i] + parents[t]], or reads[i]. */
     const int32_t *parents;
 };
 
