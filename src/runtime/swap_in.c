@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "base/sized.h"
-#include "pagedkv/alloc.h"
 #include "prefix/prefix_blocks.h"
 #include "runtime/publish.h"
 #include "runtime/quota.h"
@@ -93,7 +92,7 @@ static enum pkv_status judge_states(const pkv_cache *cache, struct state_group *
     int32_t num_taken = 0;
     for (int32_t i = 0; i < list->num_away; i++) {
         const int32_t block = cached_state(cache, states, seq, i);
-        num_taken += block == NO_BLOCK || pkv_pool_ref_count(states->blocks.pool, block) == 0;
+        num_taken += block == NO_BLOCK || block_costs_spare(&states->blocks, block);
     }
     const struct shortage_demand wanted = {
         .row = SHORTAGE_NO_ROW,

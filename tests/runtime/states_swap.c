@@ -115,6 +115,29 @@ static void a_shortage_of_states_changes_nothing(void)
     case_close(&c);
 }
 
+/* A fork, which was promised nothing, comes back to a state that its parent has as part of its
+ * promise: that takes a spare one. */
+static void a_fork_that_comes_back_does_not_shorten_a_promise(void)
+{
+    struct runtime_case c;
+    struct pkv_shortage shortage = {.size = sizeof shortage};
+    open_swapping(&c, 3, 1 << 20);
+    ASSERT_STATUS(PKV_OK, states_create(&c, &x, 0, 0));
+    ASSERT_STATUS(PKV_OK, states_admit(&c, &x, 60, NULL));
+    states_append(&c, &x, 40);
+    ASSERT_STATUS(PKV_OK, states_fork(&c, &x, 40, &y));
+    ASSERT_STATUS(PKV_OK, swap_out(&c, &y));
+    ASSERT_STATUS(PKV_OK, states_create(&c, &z, 1000, 0));
+    states_append(&c, &z, 1);
+    ASSERT_STATUS(PKV_NO_BLOCKS, pkv_seq_swap_in(c.cache, y.handle, &shortage));
+    CU_ASSERT(shortage.group == 2 && shortage.need == 1 && case_check(&c) == 0);
+    states_append(&c, &x, 5); /* what was promised is there */
+    states_destroy(&c, &z);
+    ASSERT_STATUS(PKV_OK, swap_in(&c, &y));
+    CU_ASSERT_EQUAL(case_check(&c), 0);
+    case_close(&c);
+}
+
 /* A unit is what a state of the group of one layer takes: 64 bytes. A sequence of one token has a
  * key and a value of 8 bytes in each of two groups, and 3 states. */
 static void states_take_units_of_swap_memory(void)
@@ -271,6 +294,7 @@ static const struct test_case cases[] = {
     TEST(states_come_back_bit_by_bit),
     TEST(a_ring_of_states_comes_back_whole),
     TEST(a_shortage_of_states_changes_nothing),
+    TEST(a_fork_that_comes_back_does_not_shorten_a_promise),
     TEST(states_take_units_of_swap_memory),
     TEST(a_snapshot_that_is_still_cached_is_adopted_and_not_copied),
     TEST(a_snapshot_that_was_evicted_is_copied_and_can_be_found_again),
